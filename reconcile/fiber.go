@@ -210,6 +210,17 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		Object: obj, Client: r.host.client,
 		set: func(fn func(*T) error) { at.Set(func(o PT) error { return fn((*T)(o)) }) },
 	}
+	if r.config.Changed == nil { // otherwise the fiber reads newer objects, too
+		seen := o.GetGeneration()
+		task.set = func(fn func(*T) error) {
+			at.Set(func(o PT) error {
+				current := o.GetGeneration()
+				defer o.SetGeneration(current)
+				o.SetGeneration(seen)
+				return fn((*T)(o))
+			})
+		}
+	}
 	packet, err := r.config.Packet(ctx, task)
 	if err != nil {
 		return Done, err

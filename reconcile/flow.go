@@ -55,7 +55,9 @@ type Task[T any] struct {
 }
 
 // SetStatus registers fn to change the status when the position is next saved, in the same write. Changes outside the
-// status are ignored. fn may run several times, each time on a fresh copy.
+// status are ignored. fn may run several times, each time on a fresh copy. Without Fibers.Changed, that copy has the
+// generation of Object, even if the spec has changed since. So [SetCondition] records the generation that the fiber has
+// seen.
 func (t *Task[T]) SetStatus(fn func(obj *T) error) { t.set(fn) }
 
 // Flow declares a controller that runs a fiber for each object, on an engine of package flow. The caller closes the

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
@@ -72,6 +75,41 @@ func TestTheStatusGoesWithThePosition(t *testing.T) {
 		b.settle()
 		if got := b.stored().Status.Count; got != 1111 || patches.Hits() != 2 {
 			t.Errorf("at the end: the status says %d after %d patches, want 1111 after two", got, patches.Hits())
+		}
+		b.close(e)
+	})
+}
+
+// A condition that a fiber sets is of the generation that the fiber has seen, although the spec has changed since.
+func TestConditionsHaveTheGenerationOfTheFiber(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var s script
+		type stamp struct{ Seen, Observed int64 }
+		var stamps []stamp
+		fl := flow.New("up",
+			flow.Step("wait", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next { return f.Await(&s.hold) }),
+			flow.Step("say", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
+				task, _ := flow.Use[*reconcile.Task[gateway]](f)
+				task.SetStatus(func(g *gateway) error {
+					reconcile.SetCondition(g, &g.Status.Conditions, "Ready", metav1.ConditionTrue, "Up", "")
+					stamps = append(stamps, stamp{f.Packet.Generation, g.Status.Conditions[0].ObservedGeneration})
+					return nil
+				})
+				return f.Next()
+			}),
+		)
+		_, e := b.fibers(&s, reconcile.Fibers[gateway, gateway]{Flow: fl, Mode: flow.Coalesce})
+		b.put("web")
+		b.start()
+		b.change(size(2))
+		b.settle()
+		s.hold.Set()
+		b.settle()
+		if diff := cmp.Diff([]stamp{{1, 1}, {2, 2}}, stamps); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if g := b.stored(); g.Generation != 2 || g.Status.Conditions[0].ObservedGeneration != 2 {
+			t.Errorf("stored is generation %d with %+v", g.Generation, g.Status.Conditions)
 		}
 		b.close(e)
 	})
