@@ -75,9 +75,11 @@ func externalStatus(s *state, st NodeStatus) NodeStatus {
 func failures(all states, stale []error) error {
 	errs := slices.Clone(stale)
 	for _, s := range all {
-		errs = append(errs, s.err)
+		if !errors.Is(s.err, ErrNotReady) { // waited for, not retried
+			errs = append(errs, s.err)
+		}
 		for _, w := range s.wants {
-			if !errors.Is(w.err, ErrContended) && !errors.Is(w.err, ErrNotReady) { // waited for, not retried
+			if !errors.Is(w.err, ErrContended) && !errors.Is(w.err, ErrNotReady) {
 				errs = append(errs, w.err)
 			}
 		}

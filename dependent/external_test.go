@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/dependent"
 	"github.com/fairlead-io/fairlead/internal/testbed"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // cloud is what is outside: databases by id.
@@ -194,6 +196,46 @@ func TestExternalIntervals(t *testing.T) {
 		}
 		if n := reads(time.Minute); n < 3 || n > 8 {
 			t.Errorf("it was read %d times in the minute after it was found not ready", n)
+		}
+	})
+}
+
+// TestExternalTimeout checks that a resource that is not ready in time is reported once, and polled further.
+func TestExternalTimeout(t *testing.T) {
+	bubble(t, func(b *bench) {
+		c := newCloud()
+		e := c.external()
+		e.PollInterval, e.DriftInterval = time.Minute, time.Hour // the limit comes before the second read
+		g := dependent.For[gateway]()
+		dependent.AddExternal(g, "database", e, dependent.Ready(func(d *database) bool { return d.up }),
+			dependent.Timeout(5*time.Second))
+		b.run(g)
+		if got := b.condition("Dependents"); got.Reason != "Waiting" {
+			t.Errorf("before the limit: %+v", got)
+		}
+		testbed.Settle(5 * time.Second)
+		got := b.condition("Dependents")
+		if got.Reason != "Failed" || !strings.Contains(got.Message, "not ready in time (5s)") {
+			t.Errorf("after the limit: %+v", got)
+		}
+		b.requests()
+		testbed.Settle(5 * time.Minute)
+		b.want("the failure is not retried and written once")
+		if f := b.c.Failures(); len(f) > 0 {
+			t.Errorf("it counts as a failure of the controller: %+v", f)
+		}
+		causes := b.c.Why(b.t.Context(), why.Object{
+			Group: testbed.GroupVersion.Group, Kind: "Gateway", Namespace: web.Namespace, Name: web.Name,
+		})
+		if len(causes) != 1 || causes[0].Type != why.DeadlinePassed || causes[0].Since.IsZero() {
+			t.Errorf("the causes are %+v", causes)
+		}
+		c.mu.Lock()
+		c.databases["db-1"].up = true
+		c.mu.Unlock()
+		testbed.Settle(2 * time.Minute)
+		if got := b.condition("Dependents"); got.Status != "True" {
+			t.Errorf("after it has become ready: %+v", got)
 		}
 	})
 }

@@ -97,7 +97,8 @@ func judgement[C any](is func(child *C) bool, name string, field func(n *node) *
 
 // Timeout sets after how long a child that is not ready is reported as failed ([ErrNotReady]). The node continues to
 // wait. If the child has not changed since its creation, the time counts from its creation. Otherwise it counts from
-// when the child was first seen not ready. By default there is no limit.
+// when the child was first seen not ready. For a node of [AddExternal] it counts from when this process first read the
+// resource as not ready. By default there is no limit.
 func Timeout(d time.Duration) Option {
 	return Option{func(n *node) {
 		if n.timeout = d; d <= 0 {

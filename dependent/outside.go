@@ -1,6 +1,7 @@
 package dependent
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -13,6 +14,7 @@ type outside struct {
 	due        time.Time // of the next read; zero until the resource was judged
 	generation int64     // of the primary at the time of the read
 	polls      int       // number of reads in a row that found it not ready
+	since      time.Time // when this process first found it not ready; zero while it is ready
 	failed     bool      // a later read or write has failed: the current state is unknown
 }
 
@@ -49,9 +51,26 @@ func (x *externals) compare(s *state) *op {
 	case err != nil:
 		s.err = s.fail("judge", client.Key{}, err)
 	case ok:
-		s.status.State = StateReady
+		s.status.State, s.outside.since = StateReady, time.Time{}
+	default:
+		x.limit(s)
 	}
 	return nil
+}
+
+// limit reports a resource that is not ready within the Timeout of its node. It is read again as before.
+func (x *externals) limit(s *state) {
+	if s.outside.since.IsZero() {
+		s.outside.since = s.outside.read
+	}
+	if s.timeout == 0 {
+		return
+	}
+	if late := s.outside.since.Add(s.timeout); x.now.Before(late) {
+		s.until = sooner(s.until, late)
+		return
+	}
+	s.err = s.fail("wait for", client.Key{}, fmt.Errorf("%w (%v)", ErrNotReady, s.timeout))
 }
 
 // schedule sets the time of the next read.
@@ -98,8 +117,11 @@ func (x *externals) record(o *op) {
 		delete(x.known.outsides, s.index)
 	default:
 		now := &outside{is: o.outside, read: x.now, generation: x.marks.primary.GetGeneration()}
-		if before := x.known.outsides[s.index]; before != nil && before.generation == now.generation {
-			now.polls = before.polls
+		if before := x.known.outsides[s.index]; before != nil {
+			now.since = before.since
+			if before.generation == now.generation {
+				now.polls = before.polls
+			}
 		}
 		x.known.outsides[s.index] = now
 	}

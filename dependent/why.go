@@ -27,7 +27,14 @@ func causes(nodes states, stale []error) (all []why.Cause) {
 
 func nodeCauses(s *state) (all []why.Cause) {
 	if s.err != nil {
-		all = append(all, placed(s, nil, failure(s.err))...)
+		told := failure(s.err)
+		if s.external != nil && errors.Is(s.err, ErrNotReady) {
+			for i := range told {
+				told[i].Since, told[i].Until = s.outside.since, s.until
+				told[i].Advice = "The graph still reads it. Check the resource where it is managed."
+			}
+		}
+		all = append(all, placed(s, nil, told)...)
 	}
 	for _, w := range s.wants {
 		switch {
