@@ -33,6 +33,42 @@ func (*bad) Why() []why.Cause { panic("of a wait") }
 
 var errTest = errors.New("of the test")
 
+// unpaid is a condition that never holds.
+func unpaid(context.Context) (bool, error) { return false, nil }
+
+// TestWhyOfFunc checks that the cause of a Func names its function, and advises what to do about it.
+func TestWhyOfFunc(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		waits []Wait
+		text  string
+	}{
+		"Alone": {[]Wait{Func(unpaid, time.Minute)}, "a condition that is checked every 1m0s"},
+		"Beside": {
+			[]Wait{&Signal{}, Func(unpaid, 0)}, "a signal, or a condition that is checked when another wait wakes",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
+				step := func(_ context.Context, f *fib) Next { return f.Await(tc.waits...) }
+				h := start(t, e, New("f", Step("s", step)), &packet{}, StartOptions{Key: "k"})
+				synctest.Wait()
+				got := h.Why(nil)
+				if len(got) != 1 || got[0].Message != "step f/s waits for "+tc.text {
+					t.Fatalf("got %+v", got)
+				}
+				if is := got[0].Evidence["function"]; !strings.HasPrefix(is, "flow.unpaid (why_test.go:") {
+					t.Errorf("the function is %q", is)
+				}
+				if !strings.Contains(got[0].Advice, "Fiber.Because") {
+					t.Errorf("the advice is %q", got[0].Advice)
+				}
+			})
+		})
+	}
+}
+
 // TestWhy: the wait of a fiber is its cause, with the step and the time of the next check.
 func TestWhy(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,12 @@
 package flow
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path"
+	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -169,7 +173,26 @@ func (s *fiberSnapshot) awaiting(c why.Cause) (causes []why.Cause) {
 		c.Message = fmt.Sprintf("step %s waits for the end of its context only", s.Path)
 	}
 	c.Evidence["waits"] = strings.Join(silent, ", ")
+	for _, w := range s.waits {
+		if p, ok := w.(polled); ok {
+			c.Evidence["function"] = functionOf(p.check)
+			c.Advice = "The function of flow.Func returns false. Check what it reads. " +
+				"A step that calls Fiber.Because before Await says here what is missing."
+			break
+		}
+	}
 	return []why.Cause{s.placed(c)}
+}
+
+// functionOf returns the name and the place of a function, such as "shop.Declare.func2 (shop.go:31)".
+func functionOf(check func(context.Context) (bool, error)) string {
+	pc := reflect.ValueOf(check).Pointer()
+	fn := runtime.FuncForPC(pc)
+	if fn == nil {
+		return ""
+	}
+	file, line := fn.FileLine(pc)
+	return fmt.Sprintf("%s (%s:%d)", path.Base(fn.Name()), path.Base(file), line)
 }
 
 // explained returns the causes of a wait, none if it panics.
@@ -187,6 +210,9 @@ func described(w Wait) string {
 	case until:
 		return "the time " + clock(time.Time(w))
 	case polled:
+		if w.interval <= 0 {
+			return "a condition that is checked when another wait wakes"
+		}
 		return fmt.Sprintf("a condition that is checked every %v", w.interval)
 	case *Signal:
 		return "a signal"
