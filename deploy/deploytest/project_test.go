@@ -155,7 +155,7 @@ func testProjectValues(t *testing.T, c *chart.Chart) {
 		"affinity":                  values{"nodeAffinity": values{}},
 		"topologySpreadConstraints": []any{values{"maxSkew": 1.0}}, "priorityClassName": "high",
 		"podAnnotations": values{"a": "b"}, "serviceAccount": values{"annotations": values{"role": "web"}},
-		"networkPolicy": values{"enabled": false},
+		"networkPolicy": values{"enabled": false}, "webhookPort": 10443,
 	}
 	for name := range c.Values {
 		if _, ok := all[name]; !ok {
@@ -186,7 +186,9 @@ func testProjectValues(t *testing.T, c *chart.Chart) {
 	container["image"] = "registry.example.com:5000/web@sha256:" + strings.Repeat("0", 64)
 	container["imagePullPolicy"], container["resources"] = "Always", all["resources"]
 	container["args"] = append(container["args"].([]any), "--kubeconfig=/a b", "--x={}")
-	container["env"] = append(container["env"].([]any), values{"name": "A", "value": "b"})
+	container["env"] = append(container["env"].([]any), values{"name": "A", "value": "b"},
+		values{"name": "WEBHOOK_ADDRESS", "value": ":10443"})
+	get(t, container, "ports", 1).(values)["containerPort"] = 10443.0
 	if diff := cmp.Diff(want, ofChart(t, c, all)); diff != "" {
 		t.Errorf("with all values (-want +got):\n%s", diff)
 	}
