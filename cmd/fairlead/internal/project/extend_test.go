@@ -27,7 +27,7 @@ func writtenFor(t *testing.T, name, kind string) string {
 	t.Helper()
 	n := names{Module: "example.com/" + name, Name: name, Go: oldest, Example: true}.of(group, "v1alpha1", kind)
 	content, dir := files{}, t.TempDir()
-	for _, part := range []string{"project", "group", "example"} {
+	for _, part := range []string{"project", "group", "example", "faults"} {
 		if err := content.render(part, n); err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func NewKind(o KindOptions) (*Made, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := []string{"kind"}
+	parts := []string{"kind", "faults"}
 	if newGroup {
 		parts = append(parts, "group")
 	}

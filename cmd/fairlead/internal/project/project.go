@@ -59,7 +59,7 @@ func New(ctx context.Context, o Options) (*Made, error) {
 		kind = "kind"
 	}
 	content := files{}
-	for _, part := range []string{"project", "group", kind} {
+	for _, part := range []string{"project", "group", kind, "faults"} {
 		if err := content.render(part, n); err != nil {
 			return nil, err
 		}

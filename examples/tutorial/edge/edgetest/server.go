@@ -53,7 +53,7 @@ func (s *Server) state(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) reserve(w http.ResponseWriter, r *http.Request) {
-	key := r.FormValue("key")
+	key := r.Header.Get("Idempotency-Key")
 	address, again := s.addresses[key]
 	if !again {
 		s.reserved++
@@ -65,8 +65,8 @@ func (s *Server) reserve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) release(w http.ResponseWriter, r *http.Request) {
-	s.log.InfoContext(r.Context(), "release", "address", s.addresses[r.FormValue("key")])
-	delete(s.addresses, r.FormValue("key"))
+	s.log.InfoContext(r.Context(), "release", "address", s.addresses[r.Header.Get("Idempotency-Key")])
+	delete(s.addresses, r.Header.Get("Idempotency-Key"))
 	reply(w, map[string]any{})
 }
 
