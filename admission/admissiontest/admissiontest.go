@@ -54,11 +54,11 @@ type Hooks struct {
 // label marks the namespaces of a test.
 const label = "fairlead.io/admissiontest"
 
-// Start creates two namespaces, declares hooks, and returns when the API server calls them. The test fails if that
-// takes more than five minutes. When the test ends, the hooks stop and their configuration is removed. Start does not
+// Start creates two namespaces, declares hooks, and returns when the API server calls them. declare may also declare
+// indexes on the runtime, and use its client in the hooks. The test fails if Start takes more than five minutes. When the test ends, the hooks stop and their configuration is removed. Start does not
 // wait for conversions: a test must retry until a conversion succeeds.
 func Start(
-	t testing.TB, config *rest.Config, declare func(*admission.Hooks), opts ...fairlead.Option,
+	t testing.TB, config *rest.Config, declare func(*fairlead.Runtime, *admission.Hooks), opts ...fairlead.Option,
 ) *Hooks {
 	t.Helper()
 	return StartWith(t, config, admission.Options{}, declare, opts...)
@@ -66,7 +66,7 @@ func Start(
 
 // StartWith is like Start with options. It fills in unset names, namespaces and addresses.
 func StartWith(
-	t testing.TB, config *rest.Config, o admission.Options, declare func(*admission.Hooks), opts ...fairlead.Option,
+	t testing.TB, config *rest.Config, o admission.Options, declare func(*fairlead.Runtime, *admission.Hooks), opts ...fairlead.Option,
 ) *Hooks {
 	t.Helper()
 	h := &Hooks{Options: o}
@@ -103,7 +103,7 @@ func StartWith(
 	h.Options.Only = &metav1.LabelSelector{MatchLabels: map[string]string{label: h.System}}
 	h.Runtime = fairlead.New(config, append(opts, fairlead.WithStopTimeout(testlimit.Wait))...)
 	h.Hooks = admission.Serve(h.Runtime, h.Options)
-	declare(h.Hooks)
+	declare(h.Runtime, h.Hooks)
 	h.stop = run(t, h.Runtime)
 	t.Cleanup(func() {
 		h.stop()

@@ -56,7 +56,7 @@ func TestConfiguration(t *testing.T) {
 	b := hookbed.New(t, env.Config(t))
 	certificates := admission.Certificates{Settle: time.Second, Look: 50 * time.Millisecond}
 	o := admission.Options{Certificates: certificates, ExcludeNamespaces: []string{"leases"}}
-	h := admissiontest.StartWith(t, env.Config(t), o, func(h *admission.Hooks) {
+	h := admissiontest.StartWith(t, env.Config(t), o, func(_ *fairlead.Runtime, h *admission.Hooks) {
 		admission.Validate(h, admission.Rule{
 			OnFailure: admission.FailOpen, Timeout: 7 * time.Second, Namespaces: &metav1.LabelSelector{
 				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpExists}},

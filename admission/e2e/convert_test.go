@@ -40,7 +40,7 @@ func TestConvert(t *testing.T) {
 		t.Fatal(err)
 	}
 	var definition atomic.Int64 // times that a hook was asked about the definition that it depends on
-	h := admissiontest.Start(t, cfg, func(h *admission.Hooks) {
+	h := admissiontest.Start(t, cfg, func(_ *fairlead.Runtime, h *admission.Hooks) {
 		admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen, Timeout: hookbed.Long},
 			func(_ context.Context, r *admission.Request[apiextensionsv1.CustomResourceDefinition]) error {
 				if r.Name == crd.Name {

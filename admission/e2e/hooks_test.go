@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/admission/admissiontest"
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
@@ -39,7 +40,7 @@ func TestHooksAreAsked(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
 	var asked hookbed.Diary
-	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
+	h := admissiontest.Start(t, env.Config(t), func(_ *fairlead.Runtime, h *admission.Hooks) {
 		admission.Validate(h, admission.Rule{
 			OnFailure: admission.FailClosed, Timeout: hookbed.Long,
 			Operations: []admission.Operation{admission.Create, admission.Update, admission.Delete},
@@ -117,7 +118,7 @@ func TestHooksAreAsked(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
-	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
+	h := admissiontest.Start(t, env.Config(t), func(_ *fairlead.Runtime, h *admission.Hooks) {
 		for late, timeout := range map[metav1.LabelSelectorOperator]time.Duration{
 			metav1.LabelSelectorOpDoesNotExist: hookbed.Long, metav1.LabelSelectorOpExists: time.Second,
 		} {
@@ -178,7 +179,7 @@ func TestAnswers(t *testing.T) {
 func TestMutate(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
-	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
+	h := admissiontest.Start(t, env.Config(t), func(_ *fairlead.Runtime, h *admission.Hooks) {
 		admission.Mutate(h, admission.Rule{OnFailure: admission.FailClosed, Timeout: hookbed.Long}, hookbed.Change)
 	})
 	cms := b.API.CoreV1().ConfigMaps(h.Namespace)
@@ -199,7 +200,7 @@ func TestMutate(t *testing.T) {
 func TestDown(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
-	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
+	h := admissiontest.Start(t, env.Config(t), func(_ *fairlead.Runtime, h *admission.Hooks) {
 		for name, policy := range map[string]admission.FailurePolicy{
 			"closed.example.com": admission.FailClosed, "open.example.com": admission.FailOpen,
 		} {

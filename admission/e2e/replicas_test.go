@@ -125,7 +125,7 @@ func TestRotation(t *testing.T) {
 	certificates := hasty(&clock)
 	var log testlog.Book
 	var asked atomic.Int64
-	declare := func(h *admission.Hooks) {
+	declare := func(_ *fairlead.Runtime, h *admission.Hooks) {
 		rule := admission.Rule{OnFailure: admission.FailClosed, Timeout: hookbed.Long}
 		admission.Validate(h, rule, func(context.Context, *hookbed.Maps) error {
 			asked.Add(1)
@@ -141,7 +141,7 @@ func TestRotation(t *testing.T) {
 	}
 	other := fairlead.New(env.Config(t))
 	replica := admission.Serve(other, second)
-	declare(replica)
+	declare(other, replica)
 	hookbed.Run(t, other)
 	<-replica.Ready()
 	addresses := []string{h.Options.Listener.Addr().String(), second.Listener.Addr().String()}
@@ -366,7 +366,7 @@ func TestBrokenSecret(t *testing.T) {
 	var clock clock
 	certificates := admission.Certificates{Settle: 20 * time.Second, Look: 50 * time.Millisecond, Now: clock.now}
 	h := admissiontest.StartWith(t, env.Config(t), admission.Options{Certificates: certificates},
-		func(h *admission.Hooks) {
+		func(_ *fairlead.Runtime, h *admission.Hooks) {
 			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed, Timeout: hookbed.Long}, hookbed.Allow)
 		}, fairlead.WithLogger(log.Logger()))
 	api, secrets := newInformed(b), b.API.CoreV1().Secrets(h.System)

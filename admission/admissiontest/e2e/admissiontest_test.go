@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/admission/admissiontest"
 )
@@ -31,7 +32,7 @@ func TestStart(t *testing.T) {
 	other := env.Namespace(t)
 	var tested string
 	t.Run("while it runs", func(t *testing.T) {
-		h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
+		h := admissiontest.Start(t, env.Config(t), func(_ *fairlead.Runtime, h *admission.Hooks) {
 			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed, Timeout: 30 * time.Second},
 				func(_ context.Context, r *admission.Request[corev1.ConfigMap]) error {
 					if r.Namespace != tested && tested != "" {

@@ -20,11 +20,11 @@ func ServeWebhooks(rt *fairlead.Runtime, inCluster bool) {
 		o.URL = "https://" + o.Listen
 		o.Linger = -1 // no other replica takes over
 	}
-	declareWebhooks(admission.Serve(rt, o))
+	declareWebhooks(rt, admission.Serve(rt, o))
 }
 
-func declareWebhooks(h *admission.Hooks) {
-	declareSiteWebhooks(h)
-	declareSiteV1(h)
+func declareWebhooks(rt *fairlead.Runtime, h *admission.Hooks) {
+	declareSiteWebhooks(rt, h)
+	declareSiteV1(rt, h)
 	//fairlead:new webhooks
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 
+	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
 
 	webv1 "example.com/sites/api/web/v1"
@@ -10,7 +11,7 @@ import (
 )
 
 // declareSiteV1 declares the conversion between v1 and v1alpha1, the stored version.
-func declareSiteV1(h *admission.Hooks) {
+func declareSiteV1(_ *fairlead.Runtime, h *admission.Hooks) {
 	admission.Convert(h, siteFromV1, siteToV1)
 }
 

@@ -6,14 +6,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
 
 	webv1alpha1 "example.com/sites/api/web/v1alpha1"
 )
 
 // declareSiteWebhooks declares the webhooks. While no replica serves them, no Site can be created or changed;
-// with admission.FailOpen the API server would store it unchecked.
-func declareSiteWebhooks(h *admission.Hooks) {
+// with admission.FailOpen the API server would store it unchecked. The client of the runtime reads other objects.
+func declareSiteWebhooks(_ *fairlead.Runtime, h *admission.Hooks) {
 	admission.Mutate(h, admission.Rule{OnFailure: admission.FailClosed}, defaultSite)
 	admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, validateSite)
 }

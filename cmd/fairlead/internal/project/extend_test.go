@@ -213,7 +213,7 @@ func TestNewVersion(t *testing.T) {
 		}
 	}
 	declared := read(t, dir, webhooksFile)
-	for _, line := range []string{"declareWebPageV1(h)", "declareWebPageV1beta1(h)"} {
+	for _, line := range []string{"declareWebPageV1(rt, h)", "declareWebPageV1beta1(rt, h)"} {
 		if !strings.Contains(declared, line) {
 			t.Errorf("%s has no %s", webhooksFile, line)
 		}
@@ -235,7 +235,7 @@ func TestNewWebhook(t *testing.T) {
 	for file, line := range map[string]string{
 		"main.go": "controller.ServeWebhooks(rt, inCluster)", "controller/all_controllers_test.go": "ServeWebhooks(rt, true)",
 		"deploy/deployment.yaml": "containerPort: 9443", "deploy/kustomization.yaml": "- webhook.yaml",
-		"deploy/webhook.yaml": "name: web-webhook", webhooksFile: "declareSiteWebhooks(h)",
+		"deploy/webhook.yaml": "name: web-webhook", webhooksFile: "declareSiteWebhooks(rt, h)",
 	} {
 		if n := strings.Count(read(t, dir, file), line+"\n"); n != 1 && file != "deploy/webhook.yaml" &&
 			file != "deploy/deployment.yaml" {

@@ -74,7 +74,7 @@ func NewVersion(o VersionOptions) (*Made, error) {
 		definition = completed
 	}
 	p.content[k.file] = definition
-	if err := serveWebhooks(p, n, fmt.Sprintf("declare%s%s(h)", n.Kind, n.VersionTitle())); err != nil {
+	if err := serveWebhooks(p, n, fmt.Sprintf("declare%s%s(rt, h)", n.Kind, n.VersionTitle())); err != nil {
 		return nil, err
 	}
 	grant(p, conversionRights(n)...)

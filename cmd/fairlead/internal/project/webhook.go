@@ -37,7 +37,7 @@ func NewWebhook(o WebhookOptions) (*Made, error) {
 	if err := p.render(n, "kind", n.Kind, "webhook"); err != nil {
 		return nil, err
 	}
-	if err := serveWebhooks(p, n, fmt.Sprintf("declare%sWebhooks(h)", n.Kind)); err != nil {
+	if err := serveWebhooks(p, n, fmt.Sprintf("declare%sWebhooks(rt, h)", n.Kind)); err != nil {
 		return nil, err
 	}
 	return p.save()
