@@ -29,6 +29,8 @@ type Cache = store.Cache
 //   - SaveEvery time.Duration: how often a changed store is saved. 0 means 5 minutes.
 //   - Store.HotBytes int64: decoded objects that each store retains without a user, in bytes. 0 means 32 MiB.
 //   - Store.DetectMutation bool: report code that changes a shared object; for tests.
+//   - OnWatch func(ctx context.Context, s *Store): runs in a goroutine of its own while a store is watched. ctx ends
+//     with the watch, and Run waits for the function. Default: none.
 //   - Logger *slog.Logger: default none.
 //   - TracerProvider trace.TracerProvider: default none.
 type CacheOptions = store.CacheOptions //nolint:revive // Options alone would suggest options of a watch

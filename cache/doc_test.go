@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"reflect"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +48,14 @@ func TestDocumentedMembers(t *testing.T) {
 		}
 		if len(items) == 0 {
 			t.Errorf("the comment of %s lists no members", name)
+		}
+		if name == "CacheOptions" {
+			inside := []string{"Connection", "Fields"} // for this module
+			for _, field := range reflect.VisibleFields(of.Elem()) {
+				if !slices.Contains(inside, field.Name) && !strings.Contains(doc, "  - "+field.Name) {
+					t.Errorf("the comment of %s lacks %s", name, field.Name)
+				}
+			}
 		}
 		for _, m := range items {
 			member := m[1]

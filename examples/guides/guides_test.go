@@ -14,8 +14,9 @@ func TestGuidesShowThePrograms(t *testing.T) {
 		"observe":    {"broken/main.go"},
 		"reconcile":  {"isolation/main.go"},
 		"testing":    {"isolation/main_test.go"},
-		"flows":      {"machines/machines.go"},
-		"admission":  {"webpages/main.go"},
+		"flows":      {"machines/machines.go", "grants/grants.go"},
+		"admission":  {"webpages/main.go", "hosts/hosts.go"},
+		"dependents": {"numbers/numbers.go"},
 		"operations": {"shop/main.go"},
 	} {
 		shown := read(t, "../../docs/guides/"+page+".md")
@@ -36,10 +37,10 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestDependents checks that the guide shows the functions of the example webpage.
+// TestDependents checks that the guide shows the functions of the example webpage, besides whole programs.
 func TestDependents(t *testing.T) {
 	t.Parallel()
-	page, program := read(t, "../../docs/guides/dependents.md"), read(t, "../webpage/main.go")
+	page, program := read(t, "../../docs/guides/dependents.md"), read(t, "../webpage/main.go")+read(t, "numbers/numbers.go")
 	blocks := strings.Split(page, "```go\n")[1:]
 	if len(blocks) == 0 {
 		t.Fatal("the guide has no code")
