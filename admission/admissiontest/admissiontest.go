@@ -104,35 +104,43 @@ func StartWith(
 	h.Runtime = fairlead.New(config, append(opts, fairlead.WithStopTimeout(testlimit.Wait))...)
 	h.Hooks = admission.Serve(h.Runtime, h.Options)
 	declare(h.Runtime, h.Hooks)
-	h.stop = run(t, h.Runtime)
+	var ended <-chan struct{}
+	h.stop, ended = run(t, h.Runtime)
 	t.Cleanup(func() {
 		h.stop()
 		remove(t, api, h.Options.Name)
 	})
-	await(ctx, t, h.Hooks)
+	await(ctx, t, h.Hooks, ended)
 	probe(ctx, t, config, api, h.System)
 	return h
 }
 
-// run runs a runtime until stop is called or the test ends.
-func run(t testing.TB, rt *fairlead.Runtime) (stop func()) {
+// run runs a runtime until stop is called or the test ends. ended is closed when Run has returned.
+func run(t testing.TB, rt *fairlead.Runtime) (stop func(), ended <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- rt.Run(ctx) }()
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = rt.Run(ctx)
+	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if <-done; err != nil {
 			t.Errorf("the runtime of the hooks: %v", err)
 		}
 	})
 	t.Cleanup(stop)
-	return stop
+	return stop, done
 }
 
-func await(ctx context.Context, t testing.TB, h *admission.Hooks) {
+// await waits until hooks are served. It fails the test at once if their runtime ends; stop reports its error.
+func await(ctx context.Context, t testing.TB, h *admission.Hooks, ended <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-h.Ready():
+	case <-ended:
+		t.Fatal("the runtime of the hooks has ended")
 	case <-ctx.Done():
 		t.Fatal("the hooks were not served within five minutes")
 	}
@@ -181,10 +189,10 @@ func probe(ctx context.Context, t testing.TB, config *rest.Config, api kubernete
 		}
 		return errors.New(own + " asks")
 	})
-	stop := run(t, rt)
+	stop, ended := run(t, rt)
 	defer remove(t, api, own)
 	defer stop()
-	await(ctx, t, h)
+	await(ctx, t, h, ended)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {

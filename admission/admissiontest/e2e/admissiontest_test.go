@@ -3,6 +3,9 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,5 +62,51 @@ func TestStart(t *testing.T) {
 	})
 	if err != nil || len(left.Items) > 0 {
 		t.Errorf("left behind: %d configurations, %v", len(left.Items), err)
+	}
+}
+
+// failed is a test that records its failures.
+type failed struct {
+	testing.TB
+	ctx     context.Context //nolint:containedctx // that of the test
+	texts   []string
+	cleanup []func()
+}
+
+func (f *failed) Context() context.Context          { return f.ctx }
+func (f *failed) Helper()                           {}
+func (f *failed) Cleanup(fn func())                 { f.cleanup = append(f.cleanup, fn) }
+func (f *failed) Errorf(format string, args ...any) { f.texts = append(f.texts, fmt.Sprintf(format, args...)) }
+
+func (f *failed) Fatal(args ...any) {
+	f.texts = append(f.texts, fmt.Sprint(args...))
+	runtime.Goexit()
+}
+
+// A mistake in a declaration fails the test at once, with the mistake.
+func TestMistake(t *testing.T) {
+	t.Parallel()
+	f := &failed{TB: t, ctx: t.Context()}
+	began := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		admissiontest.Start(f, env.Config(t), func(_ *fairlead.Runtime, h *admission.Hooks) {
+			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed, Name: "short"},
+				func(context.Context, *admission.Request[corev1.ConfigMap]) error { return nil })
+		})
+	}()
+	<-done
+	for _, fn := range slices.Backward(f.cleanup) {
+		fn()
+	}
+	text := strings.Join(f.texts, "\n")
+	for _, want := range []string{"the runtime of the hooks has ended", `Invalid value: "short"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the test does not say %q:\n%s", want, text)
+		}
+	}
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("it took %v", took)
 	}
 }
