@@ -55,8 +55,9 @@ type Hooks struct {
 const label = "fairlead.io/admissiontest"
 
 // Start creates two namespaces, declares hooks, and returns when the API server calls them. declare may also declare
-// indexes on the runtime, and use its client in the hooks. The test fails if Start takes more than five minutes. When the test ends, the hooks stop and their configuration is removed. Start does not
-// wait for conversions: a test must retry until a conversion succeeds.
+// indexes on the runtime, and use its client in the hooks. The test fails if Start takes more than five minutes. When
+// the test ends, the hooks stop and their configuration is removed. Start does not wait for conversions: a test must
+// retry until a conversion succeeds.
 func Start(
 	t testing.TB, config *rest.Config, declare func(*fairlead.Runtime, *admission.Hooks), opts ...fairlead.Option,
 ) *Hooks {
@@ -66,7 +67,8 @@ func Start(
 
 // StartWith is like Start with options. It fills in unset names, namespaces and addresses.
 func StartWith(
-	t testing.TB, config *rest.Config, o admission.Options, declare func(*fairlead.Runtime, *admission.Hooks), opts ...fairlead.Option,
+	t testing.TB, config *rest.Config, o admission.Options, declare func(*fairlead.Runtime, *admission.Hooks),
+	opts ...fairlead.Option,
 ) *Hooks {
 	t.Helper()
 	h := &Hooks{Options: o}

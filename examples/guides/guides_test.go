@@ -40,7 +40,8 @@ func TestFaults(t *testing.T) {
 // TestDependents checks that the guide shows the functions of the example webpage, besides whole programs.
 func TestDependents(t *testing.T) {
 	t.Parallel()
-	page, program := read(t, "../../docs/guides/dependents.md"), read(t, "../webpage/main.go")+read(t, "numbers/numbers.go")
+	page := read(t, "../../docs/guides/dependents.md")
+	program := read(t, "../webpage/main.go") + read(t, "numbers/numbers.go")
 	blocks := strings.Split(page, "```go\n")[1:]
 	if len(blocks) == 0 {
 		t.Fatal("the guide has no code")

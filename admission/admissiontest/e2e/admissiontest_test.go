@@ -68,15 +68,17 @@ func TestStart(t *testing.T) {
 // failed is a test that records its failures.
 type failed struct {
 	testing.TB
-	ctx     context.Context //nolint:containedctx // that of the test
+	ctx     context.Context
 	texts   []string
 	cleanup []func()
 }
 
-func (f *failed) Context() context.Context          { return f.ctx }
-func (f *failed) Helper()                           {}
-func (f *failed) Cleanup(fn func())                 { f.cleanup = append(f.cleanup, fn) }
-func (f *failed) Errorf(format string, args ...any) { f.texts = append(f.texts, fmt.Sprintf(format, args...)) }
+func (f *failed) Context() context.Context { return f.ctx }
+func (f *failed) Helper()                  {}
+func (f *failed) Cleanup(fn func())        { f.cleanup = append(f.cleanup, fn) }
+func (f *failed) Errorf(format string, args ...any) {
+	f.texts = append(f.texts, fmt.Sprintf(format, args...))
+}
 
 func (f *failed) Fatal(args ...any) {
 	f.texts = append(f.texts, fmt.Sprint(args...))

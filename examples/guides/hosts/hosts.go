@@ -18,7 +18,9 @@ const annotation = "example.com/host"
 // Declare declares the hooks and the index that they read.
 func Declare(rt *fairlead.Runtime, hooks *admission.Hooks) {
 	fairlead.IndexField(rt, "host", func(s *corev1.Service) []string { return []string{s.Annotations[annotation]} })
-	admission.Validate(hooks, admission.Rule{OnFailure: admission.FailClosed, Name: "host.services.example.com"}, unique(rt.Client()))
+	admission.Validate(hooks, admission.Rule{
+		OnFailure: admission.FailClosed, Name: "host.services.example.com",
+	}, unique(rt.Client()))
 	admission.Validate(hooks, admission.Rule{
 		OnFailure: admission.FailClosed, Name: "keep.services.example.com",
 		Operations: []admission.Operation{admission.Delete},
