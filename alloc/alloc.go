@@ -125,7 +125,8 @@ func (a *options) guarded(o client.Object) error {
 //
 // Once fails before it calls create if the server does not keep the intent (ErrDropped). It also does so if the object
 // lacks the controller's finalizer (ErrNoFinalizer) or is being deleted (ErrDeleting). A write updates obj with the
-// server's answer. Once is safe for concurrent use with different objs.
+// server's answer. In a step of a flow, create holds a worker unless it waits in flow.Blocking. Once is safe for
+// concurrent use with different objs.
 func Once[T any, PT client.ObjectOf[T]](
 	ctx context.Context, c *client.Client, obj PT, slot string, create func(
 		ctx context.Context, key string,

@@ -25,7 +25,8 @@ func (until) Check(context.Context, bool) (bool, error) { return false, nil }
 
 // Func is a condition without events. The engine calls check once, then every interval, and when another wait of the
 // same await wakes. If interval is zero or less, there is no periodic call. Without another wait beside it, such a Func
-// fails the step with an error that matches ErrInvalid. So does a nil check.
+// fails the step with an error that matches ErrInvalid. So does a nil check. A check that sends requests with a client
+// of another library should do so in [Blocking], or it holds a worker meanwhile.
 func Func(check func(ctx context.Context) (bool, error), interval time.Duration) Wait {
 	return polled{check, interval}
 }
