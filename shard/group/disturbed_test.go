@@ -176,10 +176,10 @@ func (c *schedule) disturb() {
 	}
 }
 
-func (c *schedule) leases() []*unstructured.Unstructured {
-	all, err := c.server.Objects(leaseResource)
+func (w *world) leases() []*unstructured.Unstructured {
+	all, err := w.server.Objects(leaseResource)
 	if err != nil {
-		c.t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	return all
 }
@@ -259,10 +259,10 @@ func (c *schedule) atPeace() {
 		c.within(time.Second, n, "a leave")
 	default:
 		c.kill(p)
-		c.within(15*time.Second, n, "a crash")
+		c.within(20*time.Second, n, "a crash")
 	}
 	c.play(time.Duration(c.rnd.IntN(5000)) * time.Millisecond)
-	c.within(15*time.Second, n, "a while")
+	c.within(20*time.Second, n, "a while")
 }
 
 // atRest looks at what is there when nothing happens.

@@ -16,22 +16,29 @@
 // record, so there is no coordinator. If the target of a slot is not its holder, the slot moves. The participants of
 // the holder lose it first. Then the holder writes the target into the record as the new holder.
 //
-// Each incarnation of a member has its own Lease and renews it every 1.5 s. Each renewal names the uid and the version
-// of the Lease, so two processes cannot both renew it. Both kinds of Leases have the label fairlead.io/shard-group.
+// Each incarnation of a member has its own Lease and sends a renewal every 2 s. Both kinds of Leases have the label
+// fairlead.io/shard-group.
 //
-// A member needs permission to get, list, watch, create, update and delete Leases in the namespace.
+// A renewal is a JSON patch. It names the uid of the Lease, and tests that no member has marked it as dead. It names no
+// version: renewals overlap, and one without a response does not delay the next. Requests for Leases have a connection
+// of their own. A connection that is half open closes after 3 s.
+//
+// A member needs permission to get, list, watch, create, update, patch and delete Leases in the namespace.
 //
 // # Death
 //
-// If a member sees no renewal of another member's Lease for its whole duration (9 s), it marks that Lease as dead. The
-// write requires that the version has not changed. It then assigns the slots of the dead member to others in the
-// record. If the dead member was only paused, its next renewal fails, and that incarnation never works again. Unlike a
-// deletion, the mark is visible to all members, even if the response to the write was lost. A Lease that a user deleted
-// proves nothing: the others wait as long as its holder may still work.
+// If a member sees no renewal of another member's Lease for its whole duration (15 s), it marks that Lease as dead. The
+// duration is that in the Lease, and at least the observer's own: an edit by hand cannot shorten it. The write requires
+// that the version has not changed. The member then assigns the slots of the dead member to others in the record. If the
+// dead member was only paused, its next renewal fails, and that incarnation never works again. Unlike a deletion, the
+// mark is visible to all members, even if the response to the write was lost. A Lease that a user deleted proves
+// nothing: the others wait as long as its holder may still work.
 //
-// A member stops when its last renewal began longer ago than the renew deadline (6 s). Elapsed time uses the monotonic
-// and the wall clock of the process, since the monotonic clock may stop while a machine sleeps. A member ends its own
-// work by the clock that says more, and lets others begin by the clock that says less.
+// A member stops when its last renewal was sent longer ago than the renew deadline (8 s). The deadline is less than the
+// 9 s for which members of the former release respect every Lease, so both may be in the group during a roll-out.
+// Responses of less than 6 s cost no slot: renewals are 2 s apart, and each keeps the hold for 8 s. Elapsed time uses the
+// monotonic and the wall clock of the process, since the monotonic clock may stop while a machine sleeps. A member ends
+// its own work by the clock that says more, and lets others begin by the clock that says less.
 //
 // # Guarantees
 //
@@ -41,7 +48,7 @@
 //   - SH2: a slot changes hands in order. Its holder releases it only after Lose of each participant has reported that
 //     no work of the slot runs any more, or after the holder is dead. Gain runs on the new holder only after that, so a
 //     list that it begins in Gain is not older than the writes of the former holder.
-//   - SH5: no slot stays without a holder while there is a member. After a crash another member holds it within 15 s,
+//   - SH5: no slot stays without a holder while there is a member. After a crash another member holds it within 20 s,
 //     and after Lose has returned, at once.
 //   - SH7: the successor of a crashed member waits until the Lease has expired by the successor's elapsed time.
 //   - SH9: no slot is held before the group holds Options.Leader, the Lease with which the program elected a leader

@@ -26,6 +26,9 @@ import (
 // maxWeight bounds Options.Weight.
 const maxWeight = 1000
 
+// maxDuration bounds Options.Duration, and how long an edit by hand of another member's Lease can delay its takeover.
+const maxDuration = time.Minute
+
 // Options configures a member. Namespace, Name and Role are required.
 type Options struct {
 	Namespace, Name string
@@ -44,9 +47,13 @@ type Options struct {
 	// group then holds it as "shards:Namespace/Name". If empty, there is no such Lease. Leader counts as part of the
 	// layout.
 	Leader string
-	// Duration is how long other members respect a Lease without a renewal; the default is 9 s. Renew is how long a member
-	// works after the start of its last renewal; the default is two thirds of Duration. A member renews its Lease six
-	// times in Duration.
+	// Duration is how long other members respect a Lease without a renewal; the default is 15 s and the maximum one minute.
+	// A member respects the Lease of another one for the longer of its own Duration and that of the Lease. Renew is how
+	// long a member works after it sent its last successful renewal; the default is 8/15 of Duration. A member sends a
+	// renewal every 2/15 of Duration, even if earlier ones have no response yet.
+	//
+	// The default of Renew, 8 s, is less than the 9 s for which members of the former release respect every Lease. They
+	// may therefore be in the group during a roll-out. Responses may take Renew less one interval, 6 s.
 	Duration, Renew, period time.Duration
 	// Drain bounds [Participant].Lose when a slot moves or the member leaves; the default is 10 s.
 	Drain time.Duration
@@ -117,7 +124,7 @@ func newGroup(cfg *rest.Config, o Options, clock leasing.Clock) (*Group, error) 
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Timeout = -1, 0
-	c, err := newClient(cfg, o.Namespace, o.Renew/3)
+	c, err := newClient(cfg, o.Namespace, o.Renew)
 	if err != nil {
 		return nil, err
 	}
@@ -163,10 +170,13 @@ func (o *Options) complete() error {
 	if o.Member == "" {
 		o.Member, _ = os.Hostname()
 	}
-	o.Duration = cmp.Or(max(o.Duration, 0), 9*time.Second)
-	o.Renew = cmp.Or(max(o.Renew, 0), o.Duration*2/3)
-	o.period = cmp.Or(max(o.period, 0), o.Duration/6)
+	o.Duration = cmp.Or(max(o.Duration, 0), 15*time.Second)
+	o.Renew = cmp.Or(max(o.Renew, 0), o.Duration*8/15)
+	o.period = cmp.Or(max(o.period, 0), o.Duration*2/15)
 	o.Drain = cmp.Or(max(o.Drain, 0), 10*time.Second)
+	if o.Duration > maxDuration {
+		return fmt.Errorf("its lease duration is %v: want at most %v", o.Duration, maxDuration)
+	}
 	if o.period*2 > o.Renew || o.Renew*5/4 > o.Duration {
 		return fmt.Errorf(
 			"the renew interval %v, the renew deadline %v and the lease duration %v are too close to each other",
@@ -187,6 +197,7 @@ func (g *Group) Run(ctx context.Context) error {
 		return errors.New("cannot take part in the group again: make another member")
 	}
 	g.slot.From(ctx)
+	defer g.client.Close()
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -219,7 +230,7 @@ func (g *Group) newTerm(life context.Context) *term {
 	t.ctx, t.end = context.WithCancelCause(life)
 	t.lease = &ownLease{
 		opt: &g.opt, clock: g.clock, log: g.log, view: g.view, setError: g.state.setError,
-		record:  leasing.Record{Client: g.client, Name: leaseName(g.opt.Name, t.id)},
+		client: g.client, name: leaseName(g.opt.Name, t.id), renewed: make(chan struct{}),
 		renewal: leasing.Renewal{Clock: g.clock, Bound: g.opt.Renew},
 	}
 	t.slots = &handover{

@@ -96,6 +96,7 @@ func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Repor
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the group %s/%s: %w", namespace, name, err)
 	}
+	defer c.Close()
 	return report(ctx, c, namespace, name)
 }
 
