@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
-// TestRunOverlapping checks that renewals overlap, that freshness counts from sending, and what ends the run. A negative
-// time to take means that there is no response.
+// TestRunOverlapping checks that renewals overlap, that freshness counts from sending, and what ends the run. A
+// negative time to take means that there is no response.
 func TestRunOverlapping(t *testing.T) {
 	t.Parallel()
 	const second = time.Second
@@ -37,9 +37,14 @@ func TestRunOverlapping(t *testing.T) {
 		},
 		{reason: "no response at all", take: []time.Duration{-1}, want: leasing.ErrExpired, lasts: 8 * second},
 		{reason: "no more responses", take: []time.Duration{0, 0, -1}, want: leasing.ErrExpired, lasts: 10 * second},
-		{reason: "responses that are too slow", take: []time.Duration{0, 7 * second}, want: leasing.ErrExpired, lasts: 8 * second},
-		{reason: "a later response comes first", take: []time.Duration{0, 7 * second, 2 * second, -1}, want: leasing.ErrExpired,
-			lasts: 12 * second},
+		{
+			reason: "responses that are too slow", take: []time.Duration{0, 7 * second}, want: leasing.ErrExpired,
+			lasts: 8 * second,
+		},
+		{
+			reason: "a later response comes first", take: []time.Duration{0, 7 * second, 2 * second, -1},
+			want: leasing.ErrExpired, lasts: 12 * second,
+		},
 		{
 			reason: "a failure is repeated soon", take: []time.Duration{0}, fail: []int{1, 2}, cancel: 5 * second,
 			lasts: 5 * second,

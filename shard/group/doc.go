@@ -25,20 +25,31 @@
 //
 // A member needs permission to get, list, watch, create, update, patch and delete Leases in the namespace.
 //
+// # Coverage
+//
+// Each member states its program, namespaces and kinds in its Lease. It joins only if the members of the record state
+// the same program and namespaces, or nothing. Since a join is a compare-and-swap of the record, of two programs only
+// one joins. A member of another program that has not renewed its Lease since it was first seen may have crashed. The
+// new member then waits until that Lease has expired, instead of ending with an error.
+//
+// Members of one program with other kinds form a generation. Older generations gain no slots and keep at most their
+// share. The record contains the generations only while members differ. It then has format 2, which members of the
+// former release do not read: they wait. A member never joins with a generation while a member states nothing.
+//
 // # Death
 //
 // If a member sees no renewal of another member's Lease for its whole duration (15 s), it marks that Lease as dead. The
 // duration is that in the Lease, and at least the observer's own: an edit by hand cannot shorten it. The write requires
-// that the version has not changed. The member then assigns the slots of the dead member to others in the record. If the
-// dead member was only paused, its next renewal fails, and that incarnation never works again. Unlike a deletion, the
-// mark is visible to all members, even if the response to the write was lost. A Lease that a user deleted proves
+// that the version has not changed. The member then assigns the slots of the dead member to others in the record. If
+// the dead member was only paused, its next renewal fails, and that incarnation never works again. Unlike a deletion,
+// the mark is visible to all members, even if the response to the write was lost. A Lease that a user deleted proves
 // nothing: the others wait as long as its holder may still work.
 //
 // A member stops when its last renewal was sent longer ago than the renew deadline (8 s). The deadline is less than the
 // 9 s for which members of the former release respect every Lease, so both may be in the group during a roll-out.
-// Responses of less than 6 s cost no slot: renewals are 2 s apart, and each keeps the hold for 8 s. Elapsed time uses the
-// monotonic and the wall clock of the process, since the monotonic clock may stop while a machine sleeps. A member ends
-// its own work by the clock that says more, and lets others begin by the clock that says less.
+// Responses of less than 6 s cost no slot: renewals are 2 s apart, and each keeps the hold for 8 s. Elapsed time uses
+// the monotonic and the wall clock of the process, since the monotonic clock may stop while a machine sleeps. A member
+// ends its own work by the clock that says more, and lets others begin by the clock that says less.
 //
 // # Guarantees
 //
@@ -78,11 +89,12 @@
 //   - term (term.go): one incarnation. It connects its ownLease and its handover, and ends both.
 //   - liveness (liveness.go): the members that have certainly stopped. It marks and deletes their Leases.
 //   - leaderLease (leader.go): the Lease Options.Leader.
+//   - admission (coverage.go): whether the other members accept this one, and its generation.
 //   - memberLoop (loop.go): the next step of the member. It asks the other parts.
 //   - state, announcer and eventWriter (state.go, changes.go, events.go): the facts for inspection, the log and the
 //     Events. The lock is state.mu.
 //
-// groupLease, liveness, leaderLease and memberLoop belong to the goroutine of Run and need no lock. No lock is acquired
-// while another one is held. Status, Why and the metrics (status.go, why.go, metrics.go) describe a snapshot of the
-// parts (inspect.go).
+// groupLease, liveness, leaderLease, admission and memberLoop belong to the goroutine of Run and need no lock. No lock
+// is acquired while another one is held. Status, Why and the metrics (status.go, why.go, metrics.go) describe a
+// snapshot of the parts (inspect.go).
 package group

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,8 @@ type ownLease struct {
 	log      *slog.Logger
 	view     *view
 	setError func(what string, err error)
+	coverage coverage
+	load     func() int // nil: not known
 	client   *leasing.Client
 	name     string
 	renewal  leasing.Renewal
@@ -70,6 +73,12 @@ func (l *ownLease) fill(o *lease, now time.Time) {
 	metav1.SetMetaDataLabel(&o.ObjectMeta, Label, l.opt.Name)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, groupAnnotation, string(l.group))
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, deadAnnotation, "")
+	if l.coverage.Program != "" {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, coverageAnnotation, l.coverage.encode())
+	}
+	if l.load != nil {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, loadAnnotation, strconv.Itoa(l.load()))
+	}
 	if l.opt.Address != "" {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, addressAnnotation, l.opt.Address)
 	}

@@ -27,7 +27,9 @@ import (
 type world struct {
 	t      *testing.T
 	server *apiserver.Server
-	reason string // of what is played, for messages
+	reason string     // of what is played, for messages
+	cover  coverage   // of the processes that start
+	load   func() int // of the processes that start; nil: not known
 	logs   bytes.Buffer
 	logMu  sync.Mutex
 
@@ -122,7 +124,7 @@ func (p *process) startWith(cfg *rest.Config, o Options, more ...Participant) {
 	if o.Name == "" {
 		o.Namespace, o.Name, o.Role = "a", "gateways", "reconcile"
 	}
-	o.Member = p.name
+	o.Member, o.Program = p.name, w.cover.Program
 	if o.Layout == (shard.Layout{}) {
 		o.Layout.Slots = 8
 	}
@@ -132,6 +134,7 @@ func (p *process) startWith(cfg *rest.Config, o Options, more ...Participant) {
 		w.t.Fatal(err)
 	}
 	p.g = g
+	g.Cover(w.cover.Namespaces, w.cover.Kinds, w.load)
 	for _, participant := range append([]Participant{p}, more...) {
 		g.Add(participant)
 	}
@@ -229,8 +232,9 @@ func (p *process) roundTrip(r *http.Request, next http.RoundTripper) (*http.Resp
 	p.mu.Unlock()
 	watch := r.URL.Query().Get("watch") != ""
 	_, many := r.URL.Query()["labelSelector"]
+	write := r.Method == http.MethodPut || r.Method == http.MethodPatch
 	switch {
-	case f.deaf && many || f.killed || f.cut || f.noisy && fault == 0 || f.blind && r.Method != http.MethodPut && r.Method != http.MethodPatch:
+	case f.deaf && many || f.killed || f.cut || f.noisy && fault == 0 || f.blind && !write:
 		return nil, disturb.ErrLost
 	case wait+back > 0 && !watch:
 		return p.late(r, next, wait, back)

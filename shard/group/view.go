@@ -45,8 +45,8 @@ func (v *view) observeLocked(l *lease) {
 	}
 }
 
-// durationOf returns for how long a Lease asks to be respected without a renewal. It is at most maxDuration, and 0 if the
-// Lease does not say it.
+// durationOf returns for how long a Lease asks to be respected without a renewal. It is at most maxDuration, and 0 if
+// the Lease does not say it.
 func durationOf(l *lease) time.Duration {
 	if l.Spec.LeaseDurationSeconds == nil {
 		return 0

@@ -158,7 +158,8 @@ func newSlowServer(t *testing.T, config *rest.Config) (*slowServer, string) {
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	return s, program.Kubeconfig(t, &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, "none")
+	proxied := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	return s, program.Kubeconfig(t, proxied, "none")
 }
 
 // lostSlots reports whether a watch has printed since line n that it holds no slot.
@@ -178,7 +179,8 @@ func TestSlowAPIServer(t *testing.T) {
 	config, namespace := env.Config(t), env.Namespace(t)
 	server, kubeconfig := newSlowServer(t, config)
 	args := []string{
-		"configmaps", "-n", namespace, "--kubeconfig", kubeconfig, "--shard-group", namespace + "/maps", "--shard-slots", "16",
+		"configmaps", "-n", namespace, "--kubeconfig", kubeconfig, "--shard-group", namespace + "/maps",
+		"--shard-slots", "16",
 	}
 	first := startWatching(t, args...)
 	first.holds(16)
