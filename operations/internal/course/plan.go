@@ -263,9 +263,9 @@ func dueAt(e *v1alpha1.WebhookCallStatus, facts WebhookFacts, now time.Time) tim
 	}
 }
 
-// tooFar reports whether the next try or poll is further away than a wait of the Webhook can be. Such a time was recorded
-// by a process with another clock, or before the Webhook's intervals were shortened. A receiver may ask for longer waits,
-// up to backoff.MaxRetryAfter.
+// tooFar reports whether the next try or poll is further away than a wait of the Webhook can be. Such a time was
+// recorded by a process with another clock, or before the Webhook's intervals were shortened. A receiver may ask for
+// longer waits, up to backoff.MaxRetryAfter.
 func tooFar(e *v1alpha1.WebhookCallStatus, facts WebhookFacts, now time.Time) bool {
 	longest := facts.Retry.Ceiling(int(e.RetriesCount))
 	switch {
