@@ -59,22 +59,21 @@ func TestFormerRelease(t *testing.T) {
 				t.Errorf("The Lease lasts %d s.", seconds)
 			}
 		}
-		one.set(func() { one.faults.mute = true }) // renewals arrive, without an answer
-		testbed.Settle(3 * time.Second)
-		one.set(func() { one.faults = faults{cut: true} })
 		version := func() (all string) {
 			for _, l := range w.leases() {
 				all += l.GetName() + l.GetResourceVersion() + " "
 			}
 			return all
 		}
-		last, since := version(), time.Now()
-		for time.Since(since) < 9*time.Second-50*time.Millisecond {
-			testbed.Settle(50 * time.Millisecond)
-			if now := version(); now != last {
-				last, since = now, time.Now()
-			}
+		for before := version(); version() == before; {
+			testbed.Settle(10 * time.Millisecond)
 		}
+		one.set(func() { one.faults.cut = true }) // the last renewal has just been answered
+		testbed.Settle(7 * time.Second)
+		if !one.works(0) {
+			t.Error("It has stopped after 7 s.")
+		}
+		testbed.Settle(1950 * time.Millisecond)
 		if one.works(0) {
 			t.Error("It works when a member of the former release takes its slots.")
 		}
