@@ -287,6 +287,7 @@ func (rt *Runtime) lead(ctx context.Context) error {
 			participants = append(participants, c)
 		}
 		defer context.AfterFunc(ctx, func() { rt.phase.Store(phaseStopping) })()
+		rt.sharing.cover(rt.declared.members(), rt.opts.source)
 		return rt.sharing.hold(ctx, participants, work)
 	case rt.leadership.election == nil:
 		return work(ctx)

@@ -7,12 +7,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"sync"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
@@ -20,8 +26,10 @@ import (
 // WithShards divides the objects of all clusters among the replicas of the program. The replicas are members of a
 // group. Each watches, observes and reconciles its part, and hands slots over when another member joins or when it
 // stops. The group is the Lease namespace/name of the first cluster and replaces leader election. change may set
-// further options of package shard/group. A program that used leader election before names its old Lease in
-// group.Options.Leader, so that the leader and the group never work at the same time.
+// further options of package shard/group. The group refuses replicas of another program or with other namespaces. The
+// import path of the main package identifies the program, or group.Options.Program does. A program that used leader
+// election before names its old Lease in group.Options.Leader, so that the leader and the group never work at the same
+// time.
 //
 //	fairlead.New(cfg, fairlead.WithShards("operators", "gateways", fairlead.ShardBy(shard.UID)))
 //
@@ -69,6 +77,9 @@ func newSharing(cfg *rest.Config, opts options) (*sharing, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = opts.logger
+	}
+	if o.Program == "" {
+		o.Program = mainPackage()
 	}
 	if o.TracerProvider == nil {
 		o.TracerProvider = opts.tracers
@@ -121,6 +132,32 @@ func (s *sharing) waits() error {
 		return err
 	}
 	return nil
+}
+
+// cover states what this replica works on, before hold: the kinds that it watches, by the rights that it needs.
+// defaults are the options of all sources.
+func (s *sharing) cover(clusters []*Host, defaults []cache.Option) {
+	var c source.Config
+	for _, o := range defaults {
+		o(&c)
+	}
+	var kinds []string
+	for _, cluster := range clusters {
+		for _, r := range cluster.Rights() {
+			if r.Kind != rights.LeaseKind && r.Subresource == "" && slices.Contains(r.Verbs, "watch") {
+				kinds = append(kinds, r.Kind.GroupKind().String())
+			}
+		}
+	}
+	s.group.Cover(c.Namespaces, kinds, nil)
+}
+
+// mainPackage returns the import path of the main package, or the name of the executable if the path is not known.
+func mainPackage() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Path != "" {
+		return info.Path
+	}
+	return filepath.Base(os.Args[0])
 }
 
 // hold makes the participants and this process work on its slots. When ctx ends it hands the slots over before the work

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -182,6 +183,42 @@ func TestMistakesOfShards(t *testing.T) {
 			if err := c.rt().Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+	})
+}
+
+// TestOtherProgramInShards checks that a replica states its main package, its namespaces and its kinds, and that the
+// group refuses another program.
+func TestOtherProgramInShards(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		start := func(change ...func(*group.Options)) *running {
+			rt := fairlead.New(s.Config(), fairlead.WithShards("default", "replicas", change...),
+				fairlead.WithSource(cache.Namespaces("b", "a")))
+			observe.Source[corev1.ConfigMap](rt, Maps)
+			observe.On(rt, Maps, func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil })
+			return run(rt)
+		}
+		first := start()
+		time.Sleep(5 * time.Second)
+		report, err := group.Read(t.Context(), s.Config(), "default", "replicas")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := report.Members[0]
+		if m.Program == "" || fmt.Sprint(m.Namespaces) != "[a b]" || !slices.Contains(m.Kinds, "ConfigMap") ||
+			slices.Contains(m.Kinds, "Lease.coordination.k8s.io") {
+			t.Errorf("The member is %+v.", m)
+		}
+		other := fairlead.New(s.Config(),
+			fairlead.WithShards("default", "replicas", func(o *group.Options) { o.Program = "other" }))
+		err = other.Run(t.Context())
+		if !errors.Is(err, group.ErrProgram) || !strings.Contains(err.Error(), `"other"`) ||
+			!strings.Contains(err.Error(), m.Program) {
+			t.Errorf("Another program ends with %v.", err)
+		}
+		if err := first.end(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -26,8 +26,16 @@ func TestShardMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	joined := startGroup(t, working)
-	<-joined
+	other, err := group.New(config, group.Options{
+		Namespace: namespace, Name: "maps", Role: "watch", Program: "fairlead watch configmaps",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []*group.Group{working, other} {
+		joined := startGroup(t, g)
+		<-joined
+	}
 	for name, tc := range map[string]struct {
 		args []string
 		code int
@@ -43,9 +51,13 @@ func TestShardMistakes(t *testing.T) {
 		"NoSlots":           {watch("--shard-group", "a/b", "--shard-slots", "0"), cli.ExitUsage, "power of two"},
 		"ByName":            {watch("--shard-group", "a/b", "--shard-by", "name"), cli.ExitUsage, "namespace or uid"},
 		"OtherRole":         {watch("--shard-group", namespace+"/work"), cli.ExitUsage, "role"},
-		"NoGroup":           {[]string{"shards", "--kubeconfig", kubeconfig}, cli.ExitUsage, "name one group"},
-		"OddGroup":          {[]string{"shards", "x", "--kubeconfig", kubeconfig}, cli.ExitUsage, "namespace/name"},
-		"OddOutput":         {[]string{"shards", "a/b", "-o", "yaml"}, cli.ExitUsage, "table or json"},
+		"OtherProgram": {
+			watch("--shard-group", namespace+"/maps"), cli.ExitUsage,
+			`the group has another program: this member is "fairlead watch pods" in default, and `,
+		},
+		"NoGroup":   {[]string{"shards", "--kubeconfig", kubeconfig}, cli.ExitUsage, "name one group"},
+		"OddGroup":  {[]string{"shards", "x", "--kubeconfig", kubeconfig}, cli.ExitUsage, "namespace/name"},
+		"OddOutput": {[]string{"shards", "a/b", "-o", "yaml"}, cli.ExitUsage, "table or json"},
 		"MissingGroup": {
 			[]string{"shards", namespace + "/none", "--kubeconfig", kubeconfig}, cli.ExitFailure, "is not a group",
 		},

@@ -77,7 +77,7 @@ func TestShared(t *testing.T) {
 		if rules, ok := m["rules"]; ok {
 			want := []any{map[string]any{
 				"apiGroups": []any{"coordination.k8s.io"}, "resources": []any{"leases"},
-				"verbs": []any{"get", "list", "watch", "create", "update", "delete"},
+				"verbs": []any{"get", "list", "watch", "create", "update", "patch", "delete"},
 			}}
 			if clusterWide {
 				want = []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"namespaces"}, "verbs": []any{"list"}}}

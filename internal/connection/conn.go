@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,6 +28,9 @@ type Options struct {
 	HTTPClient *http.Client
 	// StoresBurst is the burst of the budget Stores. The default is 200.
 	StoresBurst int
+	// Ping is the silence after which an HTTP/2 connection sends a ping; the default is 30 s. The connection closes if
+	// there is no answer, or no byte can be written, for twice that time, and for at most 15 s.
+	Ping time.Duration
 }
 
 // Conn is the connection of a process to one API server. It is safe for concurrent use.
@@ -36,6 +40,7 @@ type Conn struct {
 	given   *http.Client // of the caller; nil: the Conn makes its own
 	agent   string       // User-Agent of lists and watches; "": that of cfg
 	limiter *Limiter
+	ping    time.Duration // Options.Ping
 
 	mu      sync.Mutex
 	current *Generation
@@ -48,7 +53,10 @@ func New(cfg *rest.Config, o Options) (*Conn, error) {
 	if cfg == nil {
 		return nil, errors.New("no rest.Config")
 	}
-	c := &Conn{cfg: rest.CopyConfig(cfg), given: o.HTTPClient, limiter: newLimiter(cfg, o.StoresBurst)}
+	c := &Conn{
+		cfg: rest.CopyConfig(cfg), given: o.HTTPClient, limiter: newLimiter(cfg, o.StoresBurst),
+		ping: cmp.Or(max(o.Ping, 0), 30*time.Second),
+	}
 	var err error
 	if c.base, _, err = rest.DefaultServerUrlFor(cfg); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@
 //
 // An HTTP/2 connection from which nothing arrives for 30 s gets a ping, and closes if there is no answer within 15 s.
 // It also closes if the peer accepts no byte for 15 s while there is something to write. Its requests then fail, and
-// others open a new connection.
+// others open a new connection. Options.Ping sets shorter times, as connections for Leases need them.
 //
 // # Invariants
 //

@@ -190,6 +190,7 @@ func (g *Generation) newTransport(tc *transport.Config) (*http.Transport, error)
 	if proxy == nil {
 		proxy = utilnet.NewProxierWithNoProxyCIDR(http.ProxyFromEnvironment)
 	}
+	answer := min(2*g.conn.ping, 15*time.Second)
 	http2 := tlsConfig == nil || len(tlsConfig.NextProtos) == 0 || slices.Contains(tlsConfig.NextProtos, "h2")
 	return &http.Transport{
 		Proxy:               proxy,
@@ -203,10 +204,10 @@ func (g *Generation) newTransport(tc *transport.Config) (*http.Transport, error)
 		ReadBufferSize:      64 << 10,
 		HTTP2: &http.HTTP2Config{
 			// A connection that does not answer pings is dead even if TCP keeps it open.
-			SendPingTimeout: 30 * time.Second,
-			PingTimeout:     15 * time.Second,
+			SendPingTimeout: g.conn.ping,
+			PingTimeout:     answer,
 			// A peer that sends but does not read gets no pings, and would block the writes of all streams for good.
-			WriteByteTimeout:          15 * time.Second,
+			WriteByteTimeout:          answer,
 			MaxReadFrameSize:          256 << 10,
 			MaxReceiveBufferPerStream: 4 << 20,
 		},

@@ -137,3 +137,81 @@ func TestPeerThatStopsReading(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// TestPing checks that a connection whose peer is gone without a word closes after Options.Ping and twice that time.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		network := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server.Listener, server.EnableHTTP2 = network, true
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.StartTLS()
+		defer server.Close()
+		defer network.Close()
+		var answers atomic.Bool
+		answers.Store(true)
+		gone := make(chan struct{})
+		defer close(gone)
+		c, err := New(&rest.Config{
+			Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+			Dial: func(ctx context.Context, kind, address string) (net.Conn, error) {
+				conn, err := network.dial(ctx, kind, address)
+				return &silentConn{Conn: conn, answers: &answers, gone: gone, closed: make(chan struct{})}, err
+			},
+			Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
+		}, Options{Ping: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		send := func() error {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := c.RoundTrip(r)
+			if err == nil {
+				res.Body.Close()
+			}
+			return err
+		}
+		if err := send(); err != nil {
+			t.Fatal(err)
+		}
+		answers.Store(false)
+		begun := time.Now()
+		if err, took := send(), time.Since(begun); err == nil || took > 3*time.Second {
+			t.Errorf("A request on it ended after %v with %v.", took, err)
+		}
+		answers.Store(true)
+		if err := send(); err != nil {
+			t.Errorf("the next connection: %v", err)
+		}
+	})
+}
+
+// silentConn receives nothing while answers is false.
+type silentConn struct {
+	net.Conn
+	answers      *atomic.Bool
+	gone, closed chan struct{}
+	once         sync.Once
+}
+
+func (c *silentConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if !c.answers.Load() {
+		select {
+		case <-c.gone:
+		case <-c.closed:
+		}
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (c *silentConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}

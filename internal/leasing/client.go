@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -14,6 +15,7 @@ import (
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
@@ -35,22 +37,35 @@ type Client struct {
 	namespace string
 	leases    typed.LeaseInterface
 	timeout   time.Duration
+	conn      *connection.Conn
 }
 
-// NewClient returns a Client whose requests take at most timeout, or the timeout of cfg if that is less. There is no
-// rate limit: requests are few, and a renewal must not wait for others.
+// ping is the silence after which the connection is checked. A dead connection closes after 3 s at the latest, so that
+// a renewal after that arrives before the hold expires.
+const ping = time.Second
+
+// NewClient returns a Client whose requests take at most timeout, or the timeout of cfg if that is less. It has a
+// connection of its own without a rate limit: requests are few, and a renewal must not wait for others. The caller must
+// close the Client.
 func NewClient(cfg *rest.Config, namespace string, timeout time.Duration) (*Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.Timeout > 0 {
 		timeout = min(timeout, cfg.Timeout)
 	}
 	cfg.QPS, cfg.Timeout = -1, 0
-	c, err := typed.NewForConfig(cfg)
+	conn, err := connection.New(cfg, connection.Options{Ping: ping})
 	if err != nil {
 		return nil, err
 	}
-	return &Client{namespace: namespace, leases: c.Leases(namespace), timeout: timeout}, nil
+	c, err := typed.NewForConfigAndClient(cfg, &http.Client{Transport: conn})
+	if err != nil {
+		return nil, err
+	}
+	return &Client{namespace: namespace, leases: c.Leases(namespace), timeout: timeout, conn: conn}, nil
 }
+
+// Close closes the connection when no request uses it. A later request opens one that closes with it.
+func (c *Client) Close() { c.conn.Close() }
 
 // WithTimeout returns a copy of c with another timeout.
 func (c *Client) WithTimeout(d time.Duration) *Client {
@@ -115,6 +130,13 @@ func (c *Client) Update(ctx context.Context, l *Lease) (*Lease, error) {
 	}
 	return do(ctx, c, "update", l.Name, func(ctx context.Context) (*Lease, error) {
 		return c.leases.Update(ctx, l, metav1.UpdateOptions{})
+	})
+}
+
+// Patch changes a Lease by a JSON patch. The error matches apierrors.IsInvalid if a test operation of it fails.
+func (c *Client) Patch(ctx context.Context, name string, patch []byte) (*Lease, error) {
+	return do(ctx, c, "patch", name, func(ctx context.Context) (*Lease, error) {
+		return c.leases.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	})
 }
 

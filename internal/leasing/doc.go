@@ -4,14 +4,15 @@
 //   - [Client] sends the requests, each with a timeout.
 //   - [Record] is a Lease that this process writes, one version after the other.
 //   - [Claim] is a Record for which several identities compete.
-//   - [Renewal] says until when a holder may act, and runs the loop that renews.
+//   - [Renewal] says until when a holder may act, and runs the loop that renews. Renewals overlap if they do not name
+//     the version that they replace.
 //   - [Observation] says how long the Lease of another process has not been renewed.
 //
 // # Contract
 //
-// A write names the uid and the version that it replaces. Of two processes that read the same version, only one can
-// write. If the response to a write is lost, the next write conflicts. Record and Claim then read the Lease again, and
-// the caller decides by what is there.
+// A write of Record and Claim names the uid and the version that it replaces. Of two processes that read the same
+// version, only one can write. If the response to a write is lost, the next write conflicts. Record and Claim then read
+// the Lease again, and the caller decides by what is there.
 //
 // A holder may act while its last renewal began less than a bound ago. The renewal counts from the time before its
 // request, so no other process can have started to count earlier. A renewal that arrives after the bound does not

@@ -3,10 +3,13 @@ package executor_test
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/executor"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 func TestWebhookThatAppears(t *testing.T) {
@@ -45,5 +48,39 @@ func TestWebhookStatus(t *testing.T) {
 			}
 			return false
 		})
+	}
+}
+
+// TestBreakerOfPredecessor checks that an executor begins with the breakers that its predecessor has recorded: it makes
+// no call while one is open, and keeps the record.
+func TestBreakerOfPredecessor(t *testing.T) {
+	b := setup(t)
+	var calls atomic.Int32
+	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
+		if path == "/broken" {
+			calls.Add(1)
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}
+	b.Webhook("broken", func(s *v1alpha1.WebhookSpec) {
+		s.Breaker = v1alpha1.WebhookBreaker{Failures: 1, OpenFor: hours(1)}
+	})
+	b.Webhook("good", nil)
+	open := func() bool {
+		s := b.Hook("broken").Status.Breaker
+		return s != nil && s.State == v1alpha1.BreakerOpen
+	}
+	stop := b.Start(nil)
+	b.Schedule(operations.Request{Resource: app("one"), Webhooks: []string{"broken"}})
+	b.Eventually("breaker open", open)
+	stop()
+	var successor *executor.Executor
+	b.StartWith(nil, func(e *executor.Executor) { successor = e })
+	op := b.Schedule(operations.Request{Resource: app("two"), Webhooks: []string{"broken"}})
+	a := asking{b, successor}
+	a.toldOf(a.object("Operation", op.Name), why.CircuitOpen)
+	b.End(b.Schedule(operations.Request{Resource: app("three"), Webhooks: []string{"good"}}))
+	if n := calls.Load(); n != 1 || !open() {
+		t.Errorf("%d calls were made, the breaker is open: %t", n, open())
 	}
 }

@@ -250,3 +250,18 @@ func (h *hookStatus) withheld(w *v1alpha1.Webhook, valid *metav1.Condition) {
 		valid.Status, valid.Reason, valid.Message = said.Status, said.Reason, said.Message
 	}
 }
+
+// recordedBreakers returns a function that reads the state of a breaker from the status of its Webhook.
+func recordedBreakers(hooks store.View[v1alpha1.Webhook]) func(namespace, name string) webhook.BreakerStatus {
+	return func(namespace, name string) webhook.BreakerStatus {
+		w, err := hooks.Get(store.Key{Namespace: namespace, Name: name})
+		if err != nil || w.Status.Breaker == nil {
+			return webhook.BreakerStatus{}
+		}
+		b := webhook.BreakerStatus{State: webhook.BreakerState(w.Status.Breaker.State)}
+		if until := w.Status.Breaker.Until; until != nil {
+			b.Until = until.Time
+		}
+		return b
+	}
+}

@@ -122,7 +122,7 @@ func newExecutor(o Options) (*Executor, error) {
 		Resolver: e.secrets, AllowTargets: o.AllowTargets, DenyTargets: o.Targets.Deny, InsideTargets: o.Targets.Inside,
 		NeverTargets: o.Targets.Never, NeverHosts: o.Targets.NeverHosts,
 		Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log, Fence: e.own.check(), Witness: o.Witness,
-		TracerProvider: o.TracerProvider,
+		TracerProvider: o.TracerProvider, Recorded: recordedBreakers(hookView),
 	}); err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func newExecutor(o Options) (*Executor, error) {
 	}
 	e.tenancy = &tenancy{
 		own: e.own, fresh: e.fresh, runs: e.runs, engine: e.engine, trust: trust, secrets: e.secrets, status: e.status,
-		store: o.Operations, webhooks: hookView, changed: e.intake.changed, log: e.log,
+		store: o.Operations, webhooks: hookView, endpoints: e.webhooks, changed: e.intake.changed, log: e.log,
 		gained: gainedSlots{added: make(chan struct{}, 1)},
 	}
 

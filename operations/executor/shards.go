@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operations/webhook"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -26,6 +27,8 @@ type tenancy struct {
 	status   *hookStatus
 	store    *store.Store // of Operations
 	webhooks store.View[v1alpha1.Webhook]
+	// endpoints has the breakers of Webhooks. Those of a gained slot begin as the former holder has recorded them.
+	endpoints *webhook.Client
 	// changed starts the run of an operation, if it needs one.
 	changed func(ctx context.Context, known *store.Record)
 	log     *slog.Logger
@@ -74,6 +77,7 @@ func (t *tenancy) vacate(slots shard.Set) {
 	for slot := range slots.Slots() {
 		t.fresh.lose(slot)
 	}
+	t.endpoints.Vacate(of)
 	t.trust.forget(of)
 	t.secrets.forget(of)
 }

@@ -35,8 +35,6 @@ type pass struct {
 	opened int  // breaker.opened when the call started
 }
 
-func newBreaker() breaker { return breaker{status: BreakerStatus{State: Closed}} }
-
 // wait returns how long no call may pass. 0 means that a call may pass now.
 func (b *breaker) wait(now time.Time, openFor time.Duration) time.Duration {
 	switch b.status.State {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"runtime"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -47,6 +49,10 @@ type Options struct {
 	// OnBreaker is called when the state of an endpoint's breaker may have changed. It must not block and may be called
 	// concurrently. Client.Breaker returns the present state.
 	OnBreaker func(namespace, name string, status BreakerStatus)
+	// Recorded returns the state of a breaker that another process has recorded. The breaker of an endpoint begins in it
+	// with the first Acquire. It stays open for at most Breaker.OpenFor, since the clock of that process may be ahead.
+	// Nil, and a zero State: Closed.
+	Recorded func(namespace, name string) BreakerStatus
 	// Logger receives panics of callbacks, which are recovered. Default: none.
 	Logger *slog.Logger
 	// TracerProvider creates a span for each try and poll as a child of the context's span. The receiver gets it in the
@@ -59,6 +65,7 @@ type Options struct {
 // for concurrent use.
 type Client struct {
 	gates     gates
+	recorded  func(namespace, name string) BreakerStatus
 	callbacks callbacks
 	turns     *turns // of computations for namespaces
 	tokens    tokens
@@ -92,7 +99,11 @@ func New(o Options) (*Client, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Recorded == nil {
+		o.Recorded = func(string, string) BreakerStatus { return BreakerStatus{} }
+	}
 	c := &Client{
+		recorded:  o.Recorded,
 		callbacks: callbacks{onBreaker: o.OnBreaker, logger: o.Logger},
 		turns:     newTurns(max(1, runtime.GOMAXPROCS(0)-1)),
 	}
@@ -118,7 +129,10 @@ func (c *Client) Close() { c.sender.close() }
 // wait.For, or as soon as wake is called. wake is called at most once, from any goroutine; it must not block and may be
 // nil. Permits are given in order of arrival. id identifies the waiting caller, for example Call.ID.
 func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
-	g := c.gates.get(w.def.endpoint())
+	g := c.gates.find(w.def.endpoint())
+	if g == nil {
+		g = c.gates.add(w.def.endpoint(), newGate(c.begin(&w.def)))
+	}
 	before := g.breakerStatus()
 	leave, wait, wakes := g.acquire(&w.def, id, wake)
 	c.callbacks.run(wakes...)
@@ -143,9 +157,25 @@ func (c *Client) WithdrawFrom(namespace, name, id string) {
 func (c *Client) Breaker(namespace, name string) BreakerStatus {
 	g := c.gates.find(Definition{Namespace: namespace, Name: name}.endpoint())
 	if g == nil {
-		return BreakerStatus{State: Closed}
+		return c.before(namespace, name)
 	}
 	return g.breakerStatus()
+}
+
+// before returns the recorded state of the breaker of an endpoint that has no gate.
+func (c *Client) before(namespace, name string) BreakerStatus {
+	b := c.recorded(namespace, name)
+	b.State = cmp.Or(b.State, Closed)
+	return b
+}
+
+// begin returns the state in which the breaker of a new gate begins.
+func (c *Client) begin(d *Definition) BreakerStatus {
+	b := c.before(d.Namespace, d.Name)
+	if latest := time.Now().Add(d.Breaker.OpenFor); b.Until.After(latest) {
+		b.Until = latest
+	}
+	return b
 }
 
 // Breakers counts the known endpoints by breaker state. The result contains every state.
@@ -159,7 +189,8 @@ func (c *Client) Targets(namespace string) []TargetState { return c.gates.states
 func (c *Client) Target(namespace, name string) (TargetState, bool) {
 	g := c.gates.find(Definition{Namespace: namespace, Name: name}.endpoint())
 	if g == nil {
-		return TargetState{Namespace: namespace, Webhook: name, Circuit: Closed}, false
+		b := c.before(namespace, name)
+		return TargetState{Namespace: namespace, Webhook: name, Circuit: b.State, Until: b.Until}, false
 	}
 	return g.state(namespace, name), true
 }
@@ -188,6 +219,10 @@ func (c *Client) Forget(namespace, name string) {
 	c.tokens.forget(endpoint)
 	c.gates.forget(endpoint)
 }
+
+// Vacate drops the limits and breakers of all endpoints in the namespaces for which of returns true. This process makes
+// no calls to them until it gets the namespaces again; another process may meanwhile change what is recorded.
+func (c *Client) Vacate(of func(namespace string) bool) { c.gates.vacate(of) }
 
 // Compile is the function Compile in a turn of the definition's namespace, so that a slow compilation does not delay
 // other namespaces. It also fails if ctx ends before the turn.

@@ -122,6 +122,36 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestRecordedBreaker checks that a breaker begins as another process has recorded it, for at most OpenFor, and that it
+// does so again after Vacate.
+func TestRecordedBreaker(t *testing.T) {
+	t.Parallel()
+	recorded := webhook.BreakerStatus{State: webhook.Open, Until: time.Now().Add(time.Hour)}
+	client := newClient(t, webhook.Options{Recorded: func(string, string) webhook.BreakerStatus { return recorded }})
+	hook := compile(t, webhook.Definition{
+		Request: webhook.Request{URL: "http://127.0.0.1:1"}, Breaker: webhook.Breaker{OpenFor: time.Minute},
+	})
+	if got := client.Breaker("ns", t.Name()); got != recorded {
+		t.Errorf("Before the first call the breaker is %+v.", got)
+	}
+	if p, wait := client.Acquire(hook, "one", nil); p != nil || wait.Reason != webhook.WaitBreaker ||
+		wait.For > 67*time.Second || wait.For < 30*time.Second {
+		t.Errorf("An open breaker: permit %v, %+v.", p, wait)
+	}
+	recorded = webhook.BreakerStatus{State: webhook.HalfOpen}
+	client.Vacate(func(namespace string) bool { return namespace == "ns" })
+	probe, _ := client.Acquire(hook, "one", nil)
+	if p, wait := client.Acquire(hook, "two", nil); probe == nil || p != nil || wait.Reason != webhook.WaitBreaker {
+		t.Errorf("A half-open breaker: permits %v and %v, %+v.", probe, p, wait)
+	}
+	probe.Release()
+	recorded = webhook.BreakerStatus{}
+	client.Vacate(func(string) bool { return true })
+	if p, _ := client.Acquire(hook, "two", nil); p == nil || client.Breaker("ns", t.Name()).State != webhook.Closed {
+		t.Error("Without a record the breaker is not closed.")
+	}
+}
+
 func TestClose(t *testing.T) {
 	t.Parallel()
 	arrived, leave := make(chan struct{}), make(chan struct{})

@@ -50,7 +50,9 @@ type gate struct {
 	record record
 }
 
-func newGate() *gate { return &gate{breaker: newBreaker(), woken: map[string]time.Time{}} }
+func newGate(b BreakerStatus) *gate {
+	return &gate{breaker: breaker{status: b}, woken: map[string]time.Time{}}
+}
 
 // acquire requests a permit for id.
 func (g *gate) acquire(d *Definition, id string, wake func()) (leave pass, wait Wait, wakes []func()) {

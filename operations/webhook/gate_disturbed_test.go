@@ -21,7 +21,8 @@ func TestGateDisturbed(t *testing.T) {
 	seed.Play(t, 60, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
-			b := &book{t: t, seed: seed, gate: newGate(), began: time.Now(), status: BreakerStatus{State: Closed}}
+			closed := BreakerStatus{State: Closed}
+			b := &book{t: t, seed: seed, gate: newGate(closed), began: time.Now(), status: closed}
 			b.d = &Definition{Concurrency: rnd.IntN(4), RatePerSecond: []float64{0, 0, 5, 0.5}[rnd.IntN(4)]}
 			b.d.Breaker = Breaker{Failures: 2 + rnd.IntN(3), OpenFor: time.Duration(1+rnd.IntN(20)) * time.Second}
 			var callers sync.WaitGroup

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,18 +15,17 @@ type gates struct {
 	of map[string]*gate // by endpoint
 }
 
-// get returns the gate of an endpoint, which it creates if necessary.
-func (a *gates) get(endpoint string) *gate {
+// add returns the gate of an endpoint, which is g if there is none yet.
+func (a *gates) add(endpoint string, g *gate) *gate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	g := a.of[endpoint]
-	if g == nil {
-		if a.of == nil {
-			a.of = map[string]*gate{}
-		}
-		g = newGate()
-		a.of[endpoint] = g
+	if known := a.of[endpoint]; known != nil {
+		return known
 	}
+	if a.of == nil {
+		a.of = map[string]*gate{}
+	}
+	a.of[endpoint] = g
 	return g
 }
 
@@ -41,6 +41,16 @@ func (a *gates) forget(endpoint string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.of, endpoint)
+}
+
+// vacate drops the gates of the namespaces for which of returns true.
+func (a *gates) vacate(of func(namespace string) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.of, func(endpoint string, _ *gate) bool {
+		namespace, _, _ := strings.Cut(endpoint, "/")
+		return of(namespace)
+	})
 }
 
 // within returns the gates of a namespace by endpoint, or all if it is empty.

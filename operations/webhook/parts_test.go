@@ -17,17 +17,18 @@ import (
 func TestGates(t *testing.T) {
 	t.Parallel()
 	var known gates
+	get := func(endpoint string) *gate { return known.add(endpoint, newGate(BreakerStatus{State: Closed})) }
 	for _, endpoint := range []string{"a/two", "ab/one", "a/one"} {
-		if first := known.get(endpoint); known.get(endpoint) != first || known.find(endpoint) != first {
+		if first := get(endpoint); get(endpoint) != first || known.find(endpoint) != first {
 			t.Errorf("%s has two gates", endpoint)
 		}
 	}
 	d := &Definition{Namespace: "a", Name: "one", Breaker: Breaker{Failures: 1, OpenFor: time.Hour}}
-	leave, wait, _ := known.get(d.endpoint()).acquire(d, "id", nil)
+	leave, wait, _ := get(d.endpoint()).acquire(d, "id", nil)
 	if wait.For != 0 {
 		t.Fatalf("no permit: %+v", wait)
 	}
-	known.get(d.endpoint()).release(leave, outcomeBad)
+	get(d.endpoint()).release(leave, outcomeBad)
 	names := func(states []TargetState) (all []string) {
 		for _, s := range states {
 			all = append(all, s.Namespace+"/"+s.Webhook+" "+string(s.Circuit))
@@ -49,6 +50,10 @@ func TestGates(t *testing.T) {
 	known.forget("a/one")
 	if known.find("a/one") != nil || known.breakers()[Open] != 0 {
 		t.Error("a forgotten endpoint is still known")
+	}
+	known.vacate(func(namespace string) bool { return namespace == "a" })
+	if known.find("a/two") != nil || known.find("ab/one") == nil {
+		t.Error("The endpoints of one namespace are not dropped.")
 	}
 }
 
@@ -72,7 +77,8 @@ func TestCallbacks(t *testing.T) {
 	if ran != 2 || !strings.Contains(logged.String(), "boom") {
 		t.Errorf("%d functions ran, want 2; log: %s", ran, logged.String())
 	}
-	d, g := &Definition{Namespace: "ns", Name: "hook", Breaker: Breaker{Failures: 2, OpenFor: time.Hour}}, newGate()
+	d := &Definition{Namespace: "ns", Name: "hook", Breaker: Breaker{Failures: 2, OpenFor: time.Hour}}
+	g := newGate(BreakerStatus{State: Closed})
 	for range 2 {
 		before := g.breakerStatus()
 		leave, _, _ := g.acquire(d, "id", nil)

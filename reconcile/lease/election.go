@@ -19,6 +19,7 @@ const jitter = 1.2
 // releases the lease. It may be called once.
 func (l *Lease) Run(ctx context.Context) error {
 	defer close(l.ends)
+	defer l.claim.Client.Close()
 	l.slot.From(ctx)
 	l.leader.Store(&leader{})
 	election, stop := context.WithCancel(context.WithoutCancel(ctx))

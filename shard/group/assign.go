@@ -9,7 +9,8 @@ import (
 // slots as possible. Members that leave, or are not in members, get no slots. Without any members the target is "". The
 // result depends only on the record. Applied to its own result, assign changes nothing.
 //
-// Quotas use the largest remainder method. For equal remainders, a member with an excess slot keeps it.
+// Quotas use the largest remainder method. For equal remainders, a member with an excess slot keeps it. A member whose
+// coverage is older than that of another one gains no slots: they go to the members with the newest coverage.
 func assign(members []member, slots []slot) []string {
 	quota := quotas(members, slots)
 	next := make([]string, len(slots))
@@ -49,33 +50,46 @@ func present(quota map[string]int, s slot) string {
 	return ""
 }
 
-// quotas returns how many slots each member should hold, without members that leave.
+// quotas returns how many slots each member should hold, without members that leave. Members with an older coverage
+// keep at most their share, and the others divide the rest.
 func quotas(members []member, slots []slot) map[string]int {
 	type share struct {
 		id              string
 		remainder, over int
 	}
 	quota := map[string]int{}
-	total := 0
+	newest, total := 0, 0
 	for _, m := range members {
 		if !m.Leaving {
 			quota[m.ID] = 0
 			total += m.Weight
+			newest = max(newest, m.Coverage)
 		}
 	}
 	have := map[string]int{}
 	for _, s := range slots {
 		have[present(quota, s)]++
 	}
-	var shares []share
-	left := len(slots)
+	rest, weight := len(slots), 0
 	for _, m := range members {
-		if m.Leaving {
+		switch {
+		case m.Leaving:
+		case m.Coverage == newest:
+			weight += m.Weight
+		default:
+			quota[m.ID] = min(have[m.ID], len(slots)*m.Weight/total)
+			rest -= quota[m.ID]
+		}
+	}
+	var shares []share
+	left := rest
+	for _, m := range members {
+		if m.Leaving || m.Coverage != newest {
 			continue
 		}
-		quota[m.ID] = len(slots) * m.Weight / total
+		quota[m.ID] = rest * m.Weight / weight
 		left -= quota[m.ID]
-		shares = append(shares, share{m.ID, len(slots) * m.Weight % total, have[m.ID] - quota[m.ID]})
+		shares = append(shares, share{m.ID, rest * m.Weight % weight, have[m.ID] - quota[m.ID]})
 	}
 	slices.SortFunc(shares, func(a, b share) int {
 		return cmp.Or(cmp.Compare(b.remainder, a.remainder), cmp.Compare(b.over, a.over), cmp.Compare(a.id, b.id))

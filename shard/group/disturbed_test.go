@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -46,6 +47,9 @@ func disturbed(t *testing.T, s uint64) {
 	defer w.close()
 	c := &schedule{world: w, rnd: seed.Rand(s, "schedule")}
 	c.options.Layout.Slots = 8
+	if c.rnd.IntN(2) == 0 {
+		w.cover = coverage{Program: "p", Kinds: []string{"a"}}
+	}
 	var elected *elder
 	if c.rnd.IntN(3) == 0 {
 		c.options.Leader = "leader"
@@ -126,7 +130,7 @@ func (c *schedule) disturb() {
 		c.join()
 		return
 	}
-	switch c.rnd.IntN(17) {
+	switch c.rnd.IntN(18) {
 	case 0:
 		p.stop()
 		c.remove(p)
@@ -157,6 +161,9 @@ func (c *schedule) disturb() {
 				break
 			}
 		}
+	case 17: // the present release covers other kinds, or states what it covers
+		c.cover = coverage{Program: "p", Kinds: []string{"a", fmt.Sprint(c.rnd.IntN(3))}}
+		c.join()
 	case 16: // all of the group is deleted; who starts only now cannot know that there was one
 		for _, l := range c.leases() {
 			if l.GetName() != "leader" {
@@ -176,10 +183,10 @@ func (c *schedule) disturb() {
 	}
 }
 
-func (c *schedule) leases() []*unstructured.Unstructured {
-	all, err := c.server.Objects(leaseResource)
+func (w *world) leases() []*unstructured.Unstructured {
+	all, err := w.server.Objects(leaseResource)
 	if err != nil {
-		c.t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	return all
 }
@@ -233,10 +240,10 @@ func (c *schedule) edit() {
 	_, _ = c.server.Put(u)
 }
 
-// keepLayout ends the processes of another layout than the present one.
+// keepLayout ends the processes of another layout or of other kinds than the present ones.
 func (c *schedule) keepLayout() {
 	for _, p := range append([]*process(nil), c.live...) {
-		if p.g.Layout().Slots != c.options.Layout.Slots {
+		if p.g.Layout().Slots != c.options.Layout.Slots || !slices.Equal(p.g.coverage.Kinds, c.cover.Kinds) {
 			p.stop()
 			c.remove(p)
 		}
@@ -259,10 +266,10 @@ func (c *schedule) atPeace() {
 		c.within(time.Second, n, "a leave")
 	default:
 		c.kill(p)
-		c.within(15*time.Second, n, "a crash")
+		c.within(20*time.Second, n, "a crash")
 	}
 	c.play(time.Duration(c.rnd.IntN(5000)) * time.Millisecond)
-	c.within(15*time.Second, n, "a while")
+	c.within(20*time.Second, n, "a while")
 }
 
 // atRest looks at what is there when nothing happens.

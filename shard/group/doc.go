@@ -16,22 +16,40 @@
 // record, so there is no coordinator. If the target of a slot is not its holder, the slot moves. The participants of
 // the holder lose it first. Then the holder writes the target into the record as the new holder.
 //
-// Each incarnation of a member has its own Lease and renews it every 1.5 s. Each renewal names the uid and the version
-// of the Lease, so two processes cannot both renew it. Both kinds of Leases have the label fairlead.io/shard-group.
+// Each incarnation of a member has its own Lease and sends a renewal every 2 s. Both kinds of Leases have the label
+// fairlead.io/shard-group.
 //
-// A member needs permission to get, list, watch, create, update and delete Leases in the namespace.
+// A renewal is a JSON patch. It names the uid of the Lease, and tests that no member has marked it as dead. It names no
+// version: renewals overlap, and one without a response does not delay the next. Requests for Leases have a connection
+// of their own. A connection that is half open closes after 3 s.
+//
+// A member needs permission to get, list, watch, create, update, patch and delete Leases in the namespace.
+//
+// # Coverage
+//
+// Each member states its program, namespaces and kinds in its Lease. It joins only if the members of the record state
+// the same program and namespaces, or nothing. Since a join is a compare-and-swap of the record, of two programs only
+// one joins. A member of another program that has not renewed its Lease since it was first seen may have crashed. The
+// new member then waits until that Lease has expired, instead of ending with an error.
+//
+// Members of one program with other kinds form a generation. Older generations gain no slots and keep at most their
+// share. The record contains the generations only while members differ. It then has format 2, which members of the
+// former release do not read: they wait. A member never joins with a generation while a member states nothing.
 //
 // # Death
 //
-// If a member sees no renewal of another member's Lease for its whole duration (9 s), it marks that Lease as dead. The
-// write requires that the version has not changed. It then assigns the slots of the dead member to others in the
-// record. If the dead member was only paused, its next renewal fails, and that incarnation never works again. Unlike a
-// deletion, the mark is visible to all members, even if the response to the write was lost. A Lease that a user deleted
-// proves nothing: the others wait as long as its holder may still work.
+// If a member sees no renewal of another member's Lease for its whole duration (15 s), it marks that Lease as dead. The
+// duration is that in the Lease, and at least the observer's own: an edit by hand cannot shorten it. The write requires
+// that the version has not changed. The member then assigns the slots of the dead member to others in the record. If
+// the dead member was only paused, its next renewal fails, and that incarnation never works again. Unlike a deletion,
+// the mark is visible to all members, even if the response to the write was lost. A Lease that a user deleted proves
+// nothing: the others wait as long as its holder may still work.
 //
-// A member stops when its last renewal began longer ago than the renew deadline (6 s). Elapsed time uses the monotonic
-// and the wall clock of the process, since the monotonic clock may stop while a machine sleeps. A member ends its own
-// work by the clock that says more, and lets others begin by the clock that says less.
+// A member stops when its last renewal was sent longer ago than the renew deadline (8 s). The deadline is less than the
+// 9 s for which members of the former release respect every Lease, so both may be in the group during a roll-out.
+// Responses of less than 6 s cost no slot: renewals are 2 s apart, and each keeps the hold for 8 s. Elapsed time uses
+// the monotonic and the wall clock of the process, since the monotonic clock may stop while a machine sleeps. A member
+// ends its own work by the clock that says more, and lets others begin by the clock that says less.
 //
 // # Guarantees
 //
@@ -41,7 +59,7 @@
 //   - SH2: a slot changes hands in order. Its holder releases it only after Lose of each participant has reported that
 //     no work of the slot runs any more, or after the holder is dead. Gain runs on the new holder only after that, so a
 //     list that it begins in Gain is not older than the writes of the former holder.
-//   - SH5: no slot stays without a holder while there is a member. After a crash another member holds it within 15 s,
+//   - SH5: no slot stays without a holder while there is a member. After a crash another member holds it within 20 s,
 //     and after Lose has returned, at once.
 //   - SH7: the successor of a crashed member waits until the Lease has expired by the successor's elapsed time.
 //   - SH9: no slot is held before the group holds Options.Leader, the Lease with which the program elected a leader
@@ -71,11 +89,12 @@
 //   - term (term.go): one incarnation. It connects its ownLease and its handover, and ends both.
 //   - liveness (liveness.go): the members that have certainly stopped. It marks and deletes their Leases.
 //   - leaderLease (leader.go): the Lease Options.Leader.
+//   - admission (coverage.go): whether the other members accept this one, and its generation.
 //   - memberLoop (loop.go): the next step of the member. It asks the other parts.
 //   - state, announcer and eventWriter (state.go, changes.go, events.go): the facts for inspection, the log and the
 //     Events. The lock is state.mu.
 //
-// groupLease, liveness, leaderLease and memberLoop belong to the goroutine of Run and need no lock. No lock is acquired
-// while another one is held. Status, Why and the metrics (status.go, why.go, metrics.go) describe a snapshot of the
-// parts (inspect.go).
+// groupLease, liveness, leaderLease, admission and memberLoop belong to the goroutine of Run and need no lock. No lock
+// is acquired while another one is held. Status, Why and the metrics (status.go, why.go, metrics.go) describe a
+// snapshot of the parts (inspect.go).
 package group

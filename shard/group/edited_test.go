@@ -56,7 +56,7 @@ func TestDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.play(time.Second)
-		w.within(14*time.Second, 8, "the group was deleted")
+		w.within(20*time.Second, 8, "the group was deleted")
 		if !errors.Is(s.cause(), ErrLost) {
 			t.Errorf("the context has ended with %v", s.cause())
 		}
@@ -77,7 +77,7 @@ func TestDeletedUnseen(t *testing.T) {
 			t.Errorf("one holds %s, two %s, three %s", one.g.Held(), two.g.Held(), three.g.Held())
 		}
 		one.set(func() { one.faults.blind = false })
-		w.within(15*time.Second, 8, "all have seen it")
+		w.within(20*time.Second, 8, "all have seen it")
 	})
 }
 
@@ -116,7 +116,7 @@ func TestCopied(t *testing.T) {
 				testbed.Put(t, w.server, u)
 				w.play(20 * time.Second)
 				one.set(func() { one.faults.blind = false })
-				w.within(15*time.Second, 8, "all have seen it")
+				w.within(20*time.Second, 8, "all have seen it")
 			})
 		})
 	}
@@ -137,7 +137,7 @@ func TestAllDeleted(t *testing.T) {
 			}
 		}
 		w.play(8 * time.Second)
-		w.within(7*time.Second, 8, "everything was deleted")
+		w.within(12*time.Second, 8, "everything was deleted")
 	})
 }
 
@@ -173,7 +173,7 @@ func TestEdited(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				w.play(12 * time.Second)
+				w.play(18 * time.Second)
 				w.within(0, 8, "it was edited")
 				s := one.g.Status()
 				if kept := s.Member == before; kept != tc.keeps || s.Err != nil {
@@ -193,7 +193,7 @@ func TestNewerFormat(t *testing.T) {
 		one, _, _ := w.three(Options{})
 		u, err := w.server.Change(leaseResource, "a", "gateways", func(u *unstructured.Unstructured) {
 			a := u.GetAnnotations()
-			a[recordAnnotation] = `{"format":2}`
+			a[recordAnnotation] = `{"format":3}`
 			u.SetAnnotations(a)
 		})
 		if err != nil {

@@ -17,8 +17,8 @@ var (
 	ErrNotHeld = errors.New("this member does not hold the slot")
 )
 
-// Reasons why a member holds no slots. Run returns the first two. Status and the log have the others while they last,
-// and the member retries.
+// Reasons why a member holds no slots. Run returns the first two, and ErrProgram. Status and the log have the others
+// while they last, and the member retries.
 var (
 	// ErrRole means that the group has another role. The member has written nothing.
 	ErrRole = errors.New("the group has another role")
@@ -34,6 +34,11 @@ var (
 	// ErrLeader means that another holder has the Lease Options.Leader.
 	ErrLeader = errors.New("the program has a leader")
 )
+
+// isRefusal reports whether an error of a step ends Run.
+func isRefusal(err error) bool {
+	return errors.Is(err, ErrRole) || errors.Is(err, ErrNotGroup) || errors.Is(err, ErrProgram)
+}
 
 // HolderError is the error for a slot that this member does not hold. It names the holder.
 type HolderError struct {

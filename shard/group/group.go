@@ -26,6 +26,9 @@ import (
 // maxWeight bounds Options.Weight.
 const maxWeight = 1000
 
+// maxDuration bounds Options.Duration, and how long an edit by hand of another member's Lease can delay its takeover.
+const maxDuration = time.Minute
+
 // Options configures a member. Namespace, Name and Role are required.
 type Options struct {
 	Namespace, Name string
@@ -38,15 +41,22 @@ type Options struct {
 	// Address is where others reach this member, such as "http://10.0.0.7:9090". Its Lease contains the address, and
 	// [Group.Why] of the other members shows it. If empty, the Lease has none.
 	Address string
+	// Program identifies the program. The group refuses members of another program; see [Group.Cover]. If empty, the
+	// member states neither program nor namespaces nor kinds, and every group accepts it.
+	Program string
 	// Weight is the share of this member, relative to the others; the default is 1 and the maximum 1000.
 	Weight int
 	// Leader is the name, in Namespace, of the Lease with which this program elects a leader when it does not share. The
 	// group then holds it as "shards:Namespace/Name". If empty, there is no such Lease. Leader counts as part of the
 	// layout.
 	Leader string
-	// Duration is how long other members respect a Lease without a renewal; the default is 9 s. Renew is how long a member
-	// works after the start of its last renewal; the default is two thirds of Duration. A member renews its Lease six
-	// times in Duration.
+	// Duration is how long other members respect a Lease without a renewal; the default is 15 s and the maximum one
+	// minute. A member respects the Lease of another one for the longer of its own Duration and that of the Lease. Renew
+	// is how long a member works after it sent its last successful renewal; the default is 8/15 of Duration. A member
+	// sends a renewal every 2/15 of Duration, even if earlier ones have no response yet.
+	//
+	// The default of Renew, 8 s, is less than the 9 s for which members of the former release respect every Lease. They
+	// may therefore be in the group during a roll-out. Responses may take Renew less one interval, 6 s.
 	Duration, Renew, period time.Duration
 	// Drain bounds [Participant].Lose when a slot moves or the member leaves; the default is 10 s.
 	Drain time.Duration
@@ -93,6 +103,8 @@ type Group struct {
 	changes      *announcer
 	fence        *fence
 	participants []Participant
+	coverage     coverage   // see Cover
+	load         func() int // nil: not known
 	ran          atomic.Bool
 	woken        chan struct{}
 }
@@ -117,7 +129,7 @@ func newGroup(cfg *rest.Config, o Options, clock leasing.Clock) (*Group, error) 
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Timeout = -1, 0
-	c, err := newClient(cfg, o.Namespace, o.Renew/3)
+	c, err := newClient(cfg, o.Namespace, o.Renew)
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +138,8 @@ func newGroup(cfg *rest.Config, o Options, clock leasing.Clock) (*Group, error) 
 	log = log.With("group", o.Namespace+"/"+o.Name, "member", o.Member)
 	g := &Group{
 		opt: o, cfg: cfg, client: c, slot: slot, log: log, clock: clock,
-		layout: shard.Layout{By: o.Layout.By, Slots: o.Layout.Len()},
-		view:   newView(clock.Now), state: &state{log: log}, fence: &fence{}, woken: make(chan struct{}, 1),
+		layout: shard.Layout{By: o.Layout.By, Slots: o.Layout.Len()}, coverage: coverage{Program: o.Program},
+		view: newView(clock.Now), state: &state{log: log}, fence: &fence{}, woken: make(chan struct{}, 1),
 	}
 	g.changes = &announcer{state: g.state, log: log, onChange: o.OnChange}
 	if o.Events {
@@ -163,10 +175,13 @@ func (o *Options) complete() error {
 	if o.Member == "" {
 		o.Member, _ = os.Hostname()
 	}
-	o.Duration = cmp.Or(max(o.Duration, 0), 9*time.Second)
-	o.Renew = cmp.Or(max(o.Renew, 0), o.Duration*2/3)
-	o.period = cmp.Or(max(o.period, 0), o.Duration/6)
+	o.Duration = cmp.Or(max(o.Duration, 0), 15*time.Second)
+	o.Renew = cmp.Or(max(o.Renew, 0), o.Duration*8/15)
+	o.period = cmp.Or(max(o.period, 0), o.Duration*2/15)
 	o.Drain = cmp.Or(max(o.Drain, 0), 10*time.Second)
+	if o.Duration > maxDuration {
+		return fmt.Errorf("its lease duration is %v: want at most %v", o.Duration, maxDuration)
+	}
 	if o.period*2 > o.Renew || o.Renew*5/4 > o.Duration {
 		return fmt.Errorf(
 			"the renew interval %v, the renew deadline %v and the lease duration %v are too close to each other",
@@ -180,13 +195,14 @@ func (o *Options) complete() error {
 func (g *Group) Add(p Participant) { g.participants = append(g.participants, p) }
 
 // Run takes part in the group until ctx ends. It then hands over its slots and leaves. It returns when no work on any
-// slot runs any more. The error is nil, matches ErrRole or ErrNotGroup, or is the panic of a participant. Run can be
-// called once.
+// slot runs any more. The error is nil, matches ErrRole, ErrNotGroup or ErrProgram, or is the panic of a participant.
+// Run can be called once.
 func (g *Group) Run(ctx context.Context) error {
 	if g.ran.Swap(true) {
 		return errors.New("cannot take part in the group again: make another member")
 	}
 	g.slot.From(ctx)
+	defer g.client.Close()
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -205,7 +221,8 @@ func (g *Group) Run(ctx context.Context) error {
 		group: &groupLease{
 			client: g.client, view: g.view, opt: &g.opt, layout: g.layout, clock: g.clock, setRecord: g.state.setRecord,
 		},
-		live: &liveness{client: g.client, view: g.view, opt: &g.opt, now: g.clock.Now},
+		admit: &admission{client: g.client, view: g.view, opt: &g.opt, own: g.coverage, seen: map[string]string{}},
+		live:  &liveness{client: g.client, view: g.view, opt: &g.opt, now: g.clock.Now},
 		leader: &leaderLease{
 			client: g.client, identity: "shards:" + g.opt.Namespace + "/" + g.opt.Name, clock: g.clock, log: g.log,
 		},
@@ -219,7 +236,7 @@ func (g *Group) newTerm(life context.Context) *term {
 	t.ctx, t.end = context.WithCancelCause(life)
 	t.lease = &ownLease{
 		opt: &g.opt, clock: g.clock, log: g.log, view: g.view, setError: g.state.setError,
-		record:  leasing.Record{Client: g.client, Name: leaseName(g.opt.Name, t.id)},
+		coverage: g.coverage, load: g.load, client: g.client, name: leaseName(g.opt.Name, t.id), renewed: make(chan struct{}),
 		renewal: leasing.Renewal{Clock: g.clock, Bound: g.opt.Renew},
 	}
 	t.slots = &handover{

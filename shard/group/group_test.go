@@ -63,7 +63,7 @@ func TestShare(t *testing.T) {
 		}
 		three.set(func() { three.faults.killed = true })
 		three.stop()
-		w.within(15*time.Second, 8, "a crash")
+		w.within(20*time.Second, 8, "a crash")
 		if !one.g.Held().IsAll() {
 			t.Errorf("the last one holds %s", one.g.Held())
 		}
@@ -84,7 +84,7 @@ func TestPaused(t *testing.T) {
 			break
 		}
 		one.pause()
-		w.within(15*time.Second, 8, "a pause")
+		w.within(20*time.Second, 8, "a pause")
 		one.resume()
 		if err := one.g.Fence(slot); !errors.Is(err, ErrLost) || !one.g.Held().IsEmpty() {
 			t.Errorf("it may send for slot %d: %v", slot, err)
@@ -105,7 +105,7 @@ func TestPausedInFlight(t *testing.T) {
 		one, _, _ := w.three(Options{})
 		one.set(func() { one.faults.trap = true })
 		w.play(2 * time.Second)
-		w.within(15*time.Second, 8, "a pause")
+		w.within(20*time.Second, 8, "a pause")
 		one.set(func() { one.faults = faults{blind: true} }) // else it would see at once what has happened
 		one.resume()
 		w.play(5 * time.Second)
@@ -120,7 +120,7 @@ func TestPausedInFlight(t *testing.T) {
 // TestForbidden: without rights nobody works, one line says why, and with them all goes on.
 func TestForbidden(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		for _, verb := range []string{"get", "create", "update", "list", ""} {
+		for _, verb := range []string{"get", "create", "update", "patch", "list", ""} {
 			rule := w.server.On(apiserver.Match{Resource: "leases", Verb: verb},
 				apiserver.Answer(apiserver.Failure(http.StatusForbidden)))
 			p := w.start("one", random(), Options{})
@@ -129,7 +129,7 @@ func TestForbidden(t *testing.T) {
 				t.Errorf("%q: it holds %q with %v", verb, p.g.Held(), err)
 			}
 			const needs = `no permission for Leases in namespace a, which need the rule {apiGroups: ["coordination.k8s.io"], ` +
-				`resources: ["leases"], verbs: ["get", "list", "watch", "create", "update", "delete"]}`
+				`resources: ["leases"], verbs: ["get", "list", "watch", "create", "update", "patch", "delete"]}`
 			if err := p.g.Status().Err; err == nil || !strings.Contains(err.Error(), needs) {
 				t.Errorf("%q: the rule is not told: %v", verb, err)
 			}
@@ -143,7 +143,7 @@ func TestForbidden(t *testing.T) {
 				t.Errorf("%q: why says %+v", verb, told)
 			}
 			rule.Off()
-			w.within(15*time.Second, 8, "rights")
+			w.within(20*time.Second, 8, "rights")
 			w.play(10 * time.Second) // a term that expires just now is followed by another
 			if err := p.g.Status().Err; err != nil {
 				t.Errorf("%s: the status stays %v", verb, err)
@@ -189,7 +189,7 @@ func TestLayout(t *testing.T) {
 				if !tc.crash {
 					<-three.ended
 				}
-				w.within(15*time.Second, n, "the last one has gone")
+				w.within(20*time.Second, n, "the last one has gone")
 				w.play(2 * time.Second)
 				if err := p.g.Status().Err; err != nil {
 					t.Errorf("the status stays %v", err)
@@ -205,7 +205,7 @@ func TestRejoin(t *testing.T) {
 		one := w.start("one", random(), Options{})
 		w.play(3 * time.Second)
 		one.set(func() { one.faults.cut = true })
-		w.play(7 * time.Second)
+		w.play(9 * time.Second)
 		if !one.g.Held().IsEmpty() || one.g.Status().Err == nil {
 			t.Errorf("cut off, it holds %s, with %v", one.g.Held(), one.g.Status().Err)
 		}
@@ -239,7 +239,7 @@ func TestDeadWatch(t *testing.T) {
 		w.play(5 * time.Second)
 		three.set(func() { three.faults.killed = true })
 		three.stop()
-		w.within(15*time.Second, 8, "a crash")
+		w.within(20*time.Second, 8, "a crash")
 		four := w.start("four", random(), Options{})
 		w.play(8 * time.Second)
 		if four.g.Held().IsEmpty() {
@@ -345,7 +345,8 @@ func TestOptions(t *testing.T) {
 			"too heavy":           func(o *Options) { o.Weight = maxWeight + 1 },
 			"the leader's name":   func(o *Options) { o.Leader = "g" },
 			"renewed too rarely":  func(o *Options) { o.period = 5 * time.Second },
-			"respected too short": func(o *Options) { o.Renew = 9 * time.Second },
+			"respected too long":  func(o *Options) { o.Duration = time.Hour },
+			"respected too short": func(o *Options) { o.Renew = 13 * time.Second },
 		} {
 			o := good
 			change(&o)
@@ -360,7 +361,7 @@ func TestOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g.opt.Duration != 9*time.Second || g.opt.Renew != 6*time.Second || g.opt.period != 1500*time.Millisecond ||
+		if g.opt.Duration != 15*time.Second || g.opt.Renew != 8*time.Second || g.opt.period != 2*time.Second ||
 			g.opt.Drain != 10*time.Second || g.Layout() != (shard.Layout{Slots: 64}) {
 			t.Errorf("the defaults are %+v", g.opt)
 		}

@@ -129,7 +129,7 @@ func (l *groupLease) discard(ctx context.Context, object *lease, err error) erro
 	if errors.As(err, new(errFormat)) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opt.Renew/3)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opt.Renew)
 	defer cancel()
 	return errors.Join(err, l.client.Delete(ctx, object.Name, object.UID, object.ResourceVersion))
 }
@@ -154,7 +154,7 @@ func (l *groupLease) write(ctx context.Context, object *lease, next *record) err
 // recreatedRecently reports that this member knew another incarnation of the Lease. Members that have not noticed its
 // deletion may still work, until their own Leases have expired.
 func (l *groupLease) recreatedRecently() bool {
-	return !l.recreated.IsZero() && l.recreated.AtLeast(l.clock.Now()) < l.opt.Duration
+	return !l.recreated.IsZero() && l.recreated.AtLeast(l.clock.Now()) < l.view.longestDuration(l.opt.Duration)
 }
 
 // usable returns r, or a new record if r has another layout and no members. If r has members, it returns an error that

@@ -148,7 +148,7 @@ func TestPanic(t *testing.T) {
 		if !two.g.Held().IsEmpty() {
 			t.Errorf("another one has %s already", two.g.Held())
 		}
-		w.within(15*time.Second, 8, "a panic")
+		w.within(20*time.Second, 8, "a panic")
 	})
 }
 

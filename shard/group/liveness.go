@@ -58,14 +58,14 @@ func (l *liveness) dead(ctx context.Context, own string, r *record) (dead []stri
 func (l *liveness) check(ctx context.Context, name, own string) (dead bool, err error) {
 	s, ok := l.view.get(name)
 	if !ok {
-		if d, known := l.view.absentFor(name); known && d < l.opt.Duration {
+		if d, known := l.view.absentFor(name); known && d < l.view.longestDuration(l.opt.Duration) {
 			return false, nil
 		}
 		got, err := l.client.Get(ctx, name)
 		if apierrors.IsNotFound(err) {
 			d, known := l.view.absentFor(name)
 			l.view.setAbsent(name, "")
-			return known && d >= l.opt.Duration, nil // its holder has stopped by now
+			return known && d >= l.view.longestDuration(l.opt.Duration), nil // its holder has stopped by now
 		}
 		if err == nil {
 			l.view.observe(got)
@@ -75,7 +75,7 @@ func (l *liveness) check(ctx context.Context, name, own string) (dead bool, err 
 	if s.Lease().Annotations[deadAnnotation] != "" {
 		return true, nil
 	}
-	if s.Unchanged(l.now()) < l.opt.Duration {
+	if s.Unchanged(l.now()) < max(l.opt.Duration, durationOf(s.Lease())) {
 		return false, nil
 	}
 	return l.mark(ctx, s.Lease(), own)
@@ -133,7 +133,8 @@ func (l *liveness) clean(ctx context.Context, own string, r *record) {
 		if !ok || r.member(id) != nil || id == own {
 			continue
 		}
-		if s.Lease().Annotations[deadAnnotation] == "" && s.Unchanged(l.now()) < l.opt.Duration {
+		if s.Lease().Annotations[deadAnnotation] == "" &&
+			s.Unchanged(l.now()) < max(l.opt.Duration, durationOf(s.Lease())) {
 			continue
 		}
 		switch err := l.client.Delete(ctx, s.Lease().Name, s.Lease().UID, s.Lease().ResourceVersion); {

@@ -26,6 +26,7 @@ type memberLoop struct {
 	announce func(Change)
 	view     *view
 	group    *groupLease
+	admit    *admission
 	live     *liveness
 	leader   *leaderLease
 	woken    <-chan struct{}                  // a change that the next step should see
@@ -76,7 +77,7 @@ func (m *memberLoop) runTerm(ctx context.Context, t *term) error {
 			m.until = m.clock.Now().Add(m.opt.Drain + m.opt.Renew)
 		}
 		left, err := m.step(leaving)
-		if left || errors.Is(err, ErrRole) || errors.Is(err, ErrNotGroup) {
+		if left || isRefusal(err) {
 			return err
 		}
 		m.setPause(err)
@@ -97,7 +98,7 @@ func (m *memberLoop) setPause(err error) {
 		m.state.setError("take part", nil)
 		return
 	case m.t.ctx.Err() != nil:
-	case errors.Is(err, ErrLayout) || errors.Is(err, errRecreated): // not failures: the member waits
+	case errors.Is(err, ErrLayout) || errors.Is(err, errRecreated) || errors.Is(err, errStopped): // the member waits
 		m.tries, m.pause = 0, m.opt.period
 		m.state.setError("take part", err)
 		return
@@ -152,7 +153,7 @@ func (m *memberLoop) step(leaving bool) (left bool, err error) {
 		t.fail(fmt.Errorf("%w: this member is not in it any more", errRecord))
 		return false, nil
 	case other == nil && !leaving:
-		if c.join, err = m.join(object.UID); err != nil {
+		if c.join, err = m.join(object.UID, r, c.drop); err != nil {
 			return false, err
 		}
 	}
@@ -234,8 +235,13 @@ func (m *memberLoop) dead(r *record) []string {
 	return dead
 }
 
-// join creates the Lease of this incarnation, and returns it as a member.
-func (m *memberLoop) join(group types.UID) (*member, error) {
+// join creates the Lease of this incarnation, and returns it as a member. It fails if the other members of the record,
+// without the dead ones, do not accept this one.
+func (m *memberLoop) join(group types.UID, r *record, dead []string) (*member, error) {
+	generation, err := m.admit.generation(m.t.ctx, r, dead)
+	if err != nil {
+		return nil, err
+	}
 	if m.t.group() == "" {
 		err := m.t.begin(group)
 		m.state.setError("join", err)
@@ -245,7 +251,7 @@ func (m *memberLoop) join(group types.UID) (*member, error) {
 		}
 	}
 	since := m.clock.Now().UTC().Truncate(time.Second)
-	return &member{ID: m.t.id, Name: m.opt.Member, Weight: m.opt.Weight, Since: since}, nil
+	return &member{ID: m.t.id, Name: m.opt.Member, Weight: m.opt.Weight, Since: since, Coverage: generation}, nil
 }
 
 // write applies a change to the record by compare-and-swap and returns the new record. Slots that no live member has

@@ -2,10 +2,17 @@ package group
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,84 +20,160 @@ import (
 )
 
 // ownLease is the Lease of one incarnation of this member. create comes first, then renew on a goroutine of its own,
-// and after its end remove. Only renewal is safe for concurrent use.
+// and after its end remove.
+//
+// A renewal is a JSON patch. It names the uid of the Lease, and tests that no member has marked the Lease as dead. It
+// names no version, so renewals may overlap and arrive in any order. If a renewal succeeds, the Lease was not marked
+// after it was sent, and its version is new to every other member.
 type ownLease struct {
 	opt      *Options
 	clock    leasing.Clock
 	log      *slog.Logger
 	view     *view
 	setError func(what string, err error)
+	coverage coverage
+	load     func() int // nil: not known
+	client   *leasing.Client
+	name     string
+	renewal  leasing.Renewal
+	renewed  chan struct{} // closed by the first renewal, with which the hold begins
 
-	record  leasing.Record
 	group   types.UID // uid of the group Lease; "" before create
-	renewal leasing.Renewal
+	created *lease    // nil before create
+	first   sync.Once
+	version atomic.Pointer[string] // of the last response
 }
 
 // create creates the Lease. If it fails and the Lease was created nevertheless, others delete it when it expires.
 func (l *ownLease) create(ctx context.Context, group types.UID) error {
 	l.group = group
-	begun := l.clock.Stamp()
-	err := l.record.Create(ctx, func(o *lease) {
-		l.fill(o, begun.Time)
-		o.Spec.AcquireTime = o.Spec.RenewTime
-	})
+	o := &lease{ObjectMeta: metav1.ObjectMeta{Name: l.name, Namespace: l.opt.Namespace}}
+	l.fill(o, l.clock.Now())
+	o.Spec.AcquireTime = o.Spec.RenewTime
+	got, err := l.client.Create(ctx, o)
 	if err != nil {
 		return err
 	}
-	l.renewal.Renewed(begun)
-	l.view.setOwn(l.record.Name)
-	l.view.observe(l.record.Last())
+	l.created = got
+	l.version.Store(&got.ResourceVersion)
+	l.view.setOwn(l.name)
+	l.view.observe(got)
 	return nil
 }
 
-// fill sets the holder, the times, the label and the annotations of the Lease.
+// fill sets the holder, the times, the label and the annotations of the Lease. The annotation of a dead member is
+// there and empty, so that a patch can test it.
 func (l *ownLease) fill(o *lease, now time.Time) {
-	holder, seconds, renewed := l.opt.Member, int32(max(1, l.opt.Duration.Seconds())), metav1.NewMicroTime(now)
+	seconds := int32((l.opt.Duration + time.Second - 1) / time.Second)
+	holder, renewed := l.opt.Member, metav1.NewMicroTime(now)
 	o.Spec.HolderIdentity, o.Spec.LeaseDurationSeconds, o.Spec.RenewTime = &holder, &seconds, &renewed
+	if l.created != nil {
+		o.Spec.AcquireTime = l.created.Spec.AcquireTime
+	}
 	metav1.SetMetaDataLabel(&o.ObjectMeta, Label, l.opt.Name)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, groupAnnotation, string(l.group))
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, deadAnnotation, "")
+	if l.coverage.Program != "" {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, coverageAnnotation, l.coverage.encode())
+	}
+	if l.load != nil {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, loadAnnotation, strconv.Itoa(l.load()))
+	}
 	if l.opt.Address != "" {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, addressAnnotation, l.opt.Address)
 	}
 }
 
+// patch returns the JSON patch of a renewal.
+func (l *ownLease) patch(now time.Time) []byte {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	var o lease
+	l.fill(&o, now)
+	text, _ := json.Marshal([]operation{ // marshaling these types cannot fail
+		{"test", "/metadata/uid", l.created.UID},
+		{"test", "/metadata/annotations/" + strings.ReplaceAll(deadAnnotation, "/", "~1"), ""},
+		{"add", "/metadata/labels", o.Labels},
+		{"add", "/metadata/annotations", o.Annotations},
+		{"add", "/spec", o.Spec},
+	})
+	return text
+}
+
 // renew renews the Lease until ctx ends. It returns an error when renewals fail for too long, or when another member
 // has marked the Lease as dead.
 func (l *ownLease) renew(ctx context.Context) error {
-	return l.renewal.Run(ctx, l.opt.period, l.renewOnce)
+	return l.renewal.RunOverlapping(ctx, l.opt.period, l.renewOnce)
 }
 
-// renewOnce sends one renewal, and returns the wait until the next one.
-func (l *ownLease) renewOnce(ctx context.Context, begun leasing.Stamp) (wait time.Duration, err error) {
-	replaced := l.record.Last().ResourceVersion
-	err = l.record.Renew(ctx, func(o *lease) { l.fill(o, begun.Time) })
+// awaitHold waits for the first renewal. ctx ends when renew has failed.
+func (l *ownLease) awaitHold(ctx context.Context) error {
+	select {
+	case <-l.renewed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// renewOnce sends one renewal, and extends the hold if it succeeds. An error ends the hold.
+func (l *ownLease) renewOnce(ctx context.Context, begun leasing.Stamp) (renewed bool, err error) {
+	replaced := *l.version.Load()
+	got, err := l.client.Patch(ctx, l.name, l.patch(begun.Time))
+	if apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+		if got, err = l.examine(ctx, begun); errors.Is(err, errRevoked) {
+			return false, err
+		}
+	}
 	switch {
 	case err == nil:
-		l.renewal.Renewed(begun)
+		if !l.renewal.Extend(begun) {
+			return false, leasing.ErrExpired
+		}
+		l.version.Store(&got.ResourceVersion)
 		l.view.countRenewal(replaced)
 		l.setError("renew", nil)
-		return l.opt.period, nil
-	case errors.Is(err, leasing.ErrDeleted):
-		return 0, err
-	case errors.Is(err, leasing.ErrConflict):
-		if by := l.record.Last().Annotations[deadAnnotation]; by != "" {
-			return 0, errors.New("its Lease was marked as dead by " + by)
-		}
-		return 0, nil
+		l.first.Do(func() { close(l.renewed) })
+		return true, nil
+	case errors.Is(err, leasing.ErrConflict), errors.Is(ctx.Err(), context.Canceled), l.renewal.HasAfter(begun):
+	default:
+		l.setError("renew", err)
 	}
-	l.setError("renew", err)
-	return l.opt.period / 3, nil
+	return false, nil
+}
+
+// errRevoked means that this incarnation has no Lease any more.
+var errRevoked = errors.New("the Lease of this member is void")
+
+// examine reads the Lease after a patch was refused. If the Lease was edited by hand, examine writes it again. The
+// error matches errRevoked if the Lease was deleted or marked as dead.
+func (l *ownLease) examine(ctx context.Context, begun leasing.Stamp) (*lease, error) {
+	got, err := l.client.Get(ctx, l.name)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && got.UID != l.created.UID:
+		return nil, fmt.Errorf("%w: %w", errRevoked, leasing.ErrDeleted)
+	case err != nil:
+		return nil, err
+	}
+	if by := got.Annotations[deadAnnotation]; by != "" {
+		return nil, fmt.Errorf("%w: it was marked as dead by %s", errRevoked, by)
+	}
+	next := got.DeepCopy()
+	l.fill(next, begun.Time)
+	return l.client.Update(ctx, next)
 }
 
 // remove deletes the Lease if it was created, so that others need not wait for its end.
 func (l *ownLease) remove(ctx context.Context) {
-	own := l.record.Last()
-	if own == nil {
+	if l.created == nil {
 		return
 	}
-	if err := l.record.Client.Delete(ctx, own.Name, own.UID, ""); err != nil {
+	if err := l.client.Delete(ctx, l.name, l.created.UID, ""); err != nil {
 		l.log.InfoContext(ctx, "the Lease of this member is left to expire", leftBehind(err)...)
 		return
 	}
-	l.view.setAbsent(own.Name, "")
+	l.view.setAbsent(l.name, "")
 }

@@ -181,7 +181,7 @@ func TestOwnLeasePart(t *testing.T) {
 					t.Error(err)
 				}
 			},
-			record:  leasing.Record{Client: c, Name: leaseName(opt.Name, "x")},
+			client: c, name: leaseName(opt.Name, "x"), renewed: make(chan struct{}),
 			renewal: leasing.Renewal{Clock: realClock, Bound: opt.Renew},
 		}
 		l.remove(t.Context()) // nothing to delete yet

@@ -44,6 +44,7 @@ func (c change) apply(r *record) (*record, bool) {
 	if c.abandon || len(n.members) == 0 {
 		n.founded = ""
 	}
+	n.normalize()
 	for i, next := range assign(n.members, n.slots) {
 		s := &n.slots[i]
 		s.next = next

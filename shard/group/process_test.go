@@ -27,7 +27,9 @@ import (
 type world struct {
 	t      *testing.T
 	server *apiserver.Server
-	reason string // of what is played, for messages
+	reason string     // of what is played, for messages
+	cover  coverage   // of the processes that start
+	load   func() int // of the processes that start; nil: not known
 	logs   bytes.Buffer
 	logMu  sync.Mutex
 
@@ -75,14 +77,15 @@ func (w *world) Write(b []byte) (int, error) {
 
 // faults are what becomes of the requests of a process.
 type faults struct {
-	cut    bool // nothing arrives
-	mute   bool // all arrives, no answer does
-	noisy  bool // a fifth of the requests or answers is lost
-	slow   bool // requests take seconds, and may arrive after all though they were given up
-	blind  bool // it can write, and read nothing
-	deaf   bool // it has no watch and no list, but all else
-	trap   bool // it is paused when a write has been carried out and not answered
-	killed bool // the process is gone
+	cut    bool          // nothing arrives
+	mute   bool          // all arrives, no answer does
+	noisy  bool          // a fifth of the requests or answers is lost
+	slow   bool          // requests take seconds, and may arrive after all though they were given up
+	answer time.Duration // each request takes so long, on its way or on the way back
+	blind  bool          // it can write, and read nothing
+	deaf   bool          // it has no watch and no list, but all else
+	trap   bool          // it is paused when a write has been carried out and not answered
+	killed bool          // the process is gone
 }
 
 // process is one member: with a clock of its own, which may stand still with all else of it.
@@ -121,7 +124,7 @@ func (p *process) startWith(cfg *rest.Config, o Options, more ...Participant) {
 	if o.Name == "" {
 		o.Namespace, o.Name, o.Role = "a", "gateways", "reconcile"
 	}
-	o.Member = p.name
+	o.Member, o.Program = p.name, w.cover.Program
 	if o.Layout == (shard.Layout{}) {
 		o.Layout.Slots = 8
 	}
@@ -131,6 +134,7 @@ func (p *process) startWith(cfg *rest.Config, o Options, more ...Participant) {
 		w.t.Fatal(err)
 	}
 	p.g = g
+	g.Cover(w.cover.Namespaces, w.cover.Kinds, w.load)
 	for _, participant := range append([]Participant{p}, more...) {
 		g.Add(participant)
 	}
@@ -217,24 +221,29 @@ func (p *process) works(slot int) bool {
 func (p *process) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	p.gate()
 	p.mu.Lock()
-	f, fault, wait := p.faults, p.rnd.IntN(10), time.Duration(0)
+	f, fault, wait, back := p.faults, p.rnd.IntN(10), time.Duration(0), time.Duration(0)
 	if f.slow {
 		wait = time.Duration(p.rnd.IntN(5000)) * time.Millisecond
+	}
+	if f.answer > 0 {
+		wait = time.Duration(p.rnd.Int64N(int64(f.answer)))
+		back = f.answer - wait
 	}
 	p.mu.Unlock()
 	watch := r.URL.Query().Get("watch") != ""
 	_, many := r.URL.Query()["labelSelector"]
+	write := r.Method == http.MethodPut || r.Method == http.MethodPatch
 	switch {
-	case f.deaf && many || f.killed || f.cut || f.noisy && fault == 0 || f.blind && r.Method != http.MethodPut:
+	case f.deaf && many || f.killed || f.cut || f.noisy && fault == 0 || f.blind && !write:
 		return nil, disturb.ErrLost
-	case wait > 0 && !watch:
-		return p.late(r, next, wait)
+	case wait+back > 0 && !watch:
+		return p.late(r, next, wait, back)
 	}
 	if !watch {
 		r = r.WithContext(context.WithoutCancel(r.Context())) // what was sent is sent, whoever was paused meanwhile
 	}
 	answer, err := next.RoundTrip(r)
-	if f.trap && r.Method == http.MethodPut {
+	if f.trap && r.Method == http.MethodPatch {
 		p.pause()
 	}
 	p.gate()
@@ -249,8 +258,8 @@ func (p *process) roundTrip(r *http.Request, next http.RoundTripper) (*http.Resp
 	return answer, nil
 }
 
-// late sends a request a while later, also if it was given up.
-func (p *process) late(r *http.Request, next http.RoundTripper, wait time.Duration) (*http.Response, error) {
+// late sends a request a while later, also if it was given up. The answer arrives another while after that.
+func (p *process) late(r *http.Request, next http.RoundTripper, wait, back time.Duration) (*http.Response, error) {
 	type result struct {
 		answer *http.Response
 		err    error
@@ -273,6 +282,7 @@ func (p *process) late(r *http.Request, next http.RoundTripper, wait time.Durati
 			answer.Body.Close()
 			answer.Body = io.NopCloser(bytes.NewReader(all))
 		}
+		<-time.After(back)
 		got <- result{answer, err}
 	})
 	select {

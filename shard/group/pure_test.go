@@ -19,10 +19,12 @@ var exact = cmp.Options{cmp.AllowUnexported(record{}, slot{}), cmpopts.EquateEmp
 
 func drawRecord(t *rapid.T) *record {
 	r := fresh(shard.Layout{Slots: 1 << rapid.IntRange(0, 5).Draw(t, "bits")}, "")
+	generations := rapid.IntRange(0, 2).Draw(t, "generations")
 	for i := range rapid.IntRange(0, 6).Draw(t, "members") {
 		r.members = append(r.members, member{
 			ID: fmt.Sprint("m", i), Name: "n", Weight: rapid.IntRange(1, 4).Draw(t, "weight"),
 			Since: time.Unix(int64(i), 0).UTC(), Leaving: rapid.IntRange(0, 4).Draw(t, "leaving") == 0,
+			Coverage: rapid.IntRange(0, generations).Draw(t, "coverage"),
 		})
 	}
 	who := rapid.SampledFrom(append([]string{""}, ids(r.members)...))
@@ -42,7 +44,8 @@ func ids(members []member) (out []string) {
 }
 
 // TestAssignProperties: the slots are spread as the weights say, to within one; nobody else is given any; what was
-// computed is computed again; and no more slots move than must.
+// computed is computed again; and no more slots move than must. A member with an older coverage is given no further
+// slots, and the newest ones have at least their share.
 func TestAssignProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -58,7 +61,18 @@ func TestAssignProperties(t *testing.T) {
 			}
 		}
 		moves, must := 0, 0
-		quota := map[string]int{}
+		quota, have := map[string]int{}, map[string]int{}
+		newest, mixed := 0, false
+		for _, m := range r.members {
+			if !m.Leaving {
+				quota[m.ID] = 0
+				mixed = mixed || len(quota) > 1 && m.Coverage != newest
+				newest = max(newest, m.Coverage)
+			}
+		}
+		for _, s := range r.slots {
+			have[present(quota, s)]++
+		}
 		for _, m := range r.members {
 			if m.Leaving {
 				if count[m.ID] > 0 {
@@ -66,16 +80,16 @@ func TestAssignProperties(t *testing.T) {
 				}
 				continue
 			}
-			quota[m.ID] = 0
 			exact := float64(len(r.slots)*m.Weight) / float64(total)
-			if diff := float64(count[m.ID]) - exact; diff <= -1 || diff >= 1 {
+			if mixed && m.Coverage != newest && count[m.ID] > have[m.ID] {
+				t.Fatalf("%s has %d slots, an older coverage, and is given %d", m.ID, have[m.ID], count[m.ID])
+			}
+			if diff := float64(count[m.ID]) - exact; diff <= -1 && (!mixed || m.Coverage == newest) || diff >= 1 && !mixed {
 				t.Fatalf("%s is given %d, want about %v", m.ID, count[m.ID], exact)
 			}
 		}
-		have := map[string]int{}
 		for i, s := range r.slots {
 			now := present(quota, s)
-			have[now]++
 			if next[i] != now {
 				moves++
 			}
@@ -238,7 +252,7 @@ func TestDecode(t *testing.T) {
 		{"It is as it was written.", "", "", ""},
 		{"It is empty.", good, "", "JSON"},
 		{"It is cut off.", good, good[:20], "JSON"},
-		{"It is of a program to come.", `"format":1`, `"format":2`, "this program writes 1"},
+		{"It is of a program to come.", `"format":1`, `"format":3`, "this program writes 2"},
 		{"It has no form.", `"format":1`, `"format":0`, "format 0"},
 		{"Its slots are no power of two.", `"of":4`, `"of":3`, "3 slots"},
 		{"It has no slots.", `"of":4`, `"of":0`, "0 slots"},

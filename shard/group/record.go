@@ -11,8 +11,9 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// recordFormat is the version of the format of a record.
-const recordFormat = 1
+// recordFormat is the newest format of a record. Format 2 has generations of coverages. A record without them has
+// format 1, which programs of the former release read.
+const recordFormat = 2
 
 // record is the decoded annotation of a group. Only one goroutine may use it at a time; clone copies it.
 type record struct {
@@ -32,6 +33,8 @@ type member struct {
 	Weight  int       `json:"weight"`
 	Since   time.Time `json:"since"` // by the clock of that member
 	Leaving bool      `json:"leaving,omitempty"`
+	// Coverage is the generation of what the member covers; a newer one is higher.
+	Coverage int `json:"coverage,omitempty"`
 }
 
 // slot has the IDs of the holder and the target of a slot; "" if there is none.
@@ -70,8 +73,11 @@ func (r *record) clone() *record {
 // encode returns the encoding of a record, and sets its sum.
 func (r *record) encode() string {
 	w := wire{
-		Format: recordFormat, Rev: r.rev, Of: len(r.slots), By: r.layout.By.String(), Leader: r.leader,
+		Format: 1, Rev: r.rev, Of: len(r.slots), By: r.layout.By.String(), Leader: r.leader,
 		Founded: r.founded, Members: []wireMember{},
+	}
+	if r.newest() > 0 {
+		w.Format = 2
 	}
 	for _, m := range r.members {
 		w.Members = append(w.Members, wireMember{m, r.heldBy(m.ID).String(), r.targetsOf(m.ID).String()})
@@ -113,7 +119,7 @@ func decode(text string) (*record, error) {
 	if w.Format > recordFormat {
 		return nil, errFormat(w.Format)
 	}
-	if w.Format != recordFormat {
+	if w.Format < 1 {
 		return nil, bad("it has format %d", w.Format)
 	}
 	by, err := shard.ParseBy(w.By)
@@ -128,8 +134,8 @@ func decode(text string) (*record, error) {
 	r.rev, r.founded, r.sum = w.Rev, w.Founded, w.Sum
 	seen := map[string]bool{}
 	for _, m := range w.Members {
-		if m.ID == "" || seen[m.ID] || m.Weight < 1 || m.Weight > maxWeight {
-			return nil, bad("member %q is there twice, or has weight %d", m.ID, m.Weight)
+		if m.ID == "" || seen[m.ID] || m.Weight < 1 || m.Weight > maxWeight || m.Coverage < 0 {
+			return nil, bad("member %q is there twice, or has weight %d or coverage %d", m.ID, m.Weight, m.Coverage)
 		}
 		seen[m.ID] = true
 		r.members = append(r.members, m.member)

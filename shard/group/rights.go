@@ -11,7 +11,7 @@ import (
 )
 
 // leaseVerbs are the verbs that a member needs for Leases.
-var leaseVerbs = []string{"get", "list", "watch", "create", "update", "delete"}
+var leaseVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 
 // leaseRule returns the RBAC rule that a member needs in the namespace of its group.
 func leaseRule() string {

@@ -128,7 +128,7 @@ func (s *state) setError(what string, err error) {
 
 // isFinding reports whether an error describes the state of the group that the API server returned.
 func isFinding(err error) bool {
-	for _, finding := range []error{ErrForbidden, errRecord, ErrLayout, ErrLeader, errRecreated} {
+	for _, finding := range []error{ErrForbidden, errRecord, ErrLayout, ErrLeader, ErrProgram, errStopped, errRecreated} {
 		if errors.Is(err, finding) {
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,13 @@ type MemberReport struct {
 	Since   time.Time `json:"since"`
 	Renewed time.Time `json:"renewed"`           // zero if its Lease does not exist
 	Address string    `json:"address,omitempty"` // Options.Address
+	// Program, Namespaces and Kinds are what the member states. They are empty for a member of the former release.
+	Program    string   `json:"program,omitempty"`
+	Namespaces []string `json:"namespaces,omitempty"` // empty: all
+	Kinds      []string `json:"kinds,omitempty"`
+	// Uncovered are kinds that newer members cover, and that this one leaves out in its slots.
+	Uncovered []string `json:"uncovered,omitempty"`
+	Load      *int     `json:"load,omitempty"` // objects that the member holds; nil: not known
 }
 
 // Move is a slot whose target is not its holder. From and To are names of members, or "".
@@ -77,9 +85,18 @@ func (p *Report) fill(r *record, leaseOf func(id string) *lease) {
 	for _, m := range r.members {
 		names[m.ID] = m.Name
 		one := MemberReport{Name: m.Name, Slots: slices.AppendSeq([]int{}, r.heldBy(m.ID).Slots()), Since: m.Since}
-		if l := leaseOf(m.ID); l != nil && l.Spec.RenewTime != nil {
+		l := leaseOf(m.ID)
+		if l != nil && l.Spec.RenewTime != nil {
 			one.Renewed, one.Address = l.Spec.RenewTime.UTC(), l.Annotations[addressAnnotation]
 		}
+		if l != nil {
+			if load, err := strconv.Atoi(l.Annotations[loadAnnotation]); err == nil {
+				one.Load = &load
+			}
+		}
+		c := coverageOf(l)
+		one.Program, one.Namespaces, one.Kinds = c.Program, c.Namespaces, c.Kinds
+		one.Uncovered = r.uncovered(m.ID, func(id string) coverage { return coverageOf(leaseOf(id)) })
 		p.Members = append(p.Members, one)
 	}
 	for i, s := range r.slots {
@@ -96,6 +113,7 @@ func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Repor
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the group %s/%s: %w", namespace, name, err)
 	}
+	defer c.Close()
 	return report(ctx, c, namespace, name)
 }
 

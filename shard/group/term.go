@@ -36,17 +36,21 @@ func newID() string {
 // leaseName returns the name of the Lease of an incarnation.
 func leaseName(group, id string) string { return group + "-" + id }
 
-// begin creates the Lease of the term and starts to renew it. group is the uid of the group Lease.
+// begin creates the Lease of the term, starts to renew it, and waits for the first renewal. Without the permission to
+// patch, this member thus never joins. group is the uid of the group Lease.
 func (t *term) begin(group types.UID) error {
 	if err := t.lease.create(t.ctx, group); err != nil {
 		return err
 	}
-	t.slots.open()
 	t.renewing.Go(func() {
 		if err := t.lease.renew(t.ctx); err != nil {
 			t.fail(err)
 		}
 	})
+	if err := t.lease.awaitHold(t.ctx); err != nil {
+		return err
+	}
+	t.slots.open()
 	return nil
 }
 

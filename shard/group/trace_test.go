@@ -23,11 +23,11 @@ func TestSpans(t *testing.T) {
 		if n := made.Names(); len(n) > 0 {
 			t.Errorf("all is well, and there are %v", n)
 		}
-		updates := apiserver.Match{Resource: "leases", Verb: "update"}
-		refused := w.server.On(updates, apiserver.Answer(apiserver.Failure(http.StatusServiceUnavailable)))
+		renewals := apiserver.Match{Resource: "leases", Verb: "patch"}
+		refused := w.server.On(renewals, apiserver.Answer(apiserver.Failure(http.StatusServiceUnavailable)))
 		w.play(4 * time.Second)
 		refused.Off()
-		failed := made.Named("update lease")
+		failed := made.Named("patch lease")
 		if len(failed) == 0 {
 			t.Fatal("of renewals that fail there are no spans")
 		}
@@ -38,7 +38,7 @@ func TestSpans(t *testing.T) {
 		}
 		w.play(10 * time.Second)
 		before := len(made.Ended())
-		slow := w.server.On(updates, apiserver.Delay(1500*time.Millisecond))
+		slow := w.server.On(renewals, apiserver.Delay(1500*time.Millisecond))
 		w.play(5 * time.Second)
 		slow.Off()
 		more := made.Ended()[before:]
@@ -46,6 +46,6 @@ func TestSpans(t *testing.T) {
 			more[0].EndTime().Sub(more[0].StartTime()) < time.Second {
 			t.Errorf("of renewals that are slow there are %v", more)
 		}
-		w.within(15*time.Second, 8, "the end")
+		w.within(20*time.Second, 8, "the end")
 	})
 }

@@ -19,6 +19,7 @@ type view struct {
 	mu        sync.Mutex
 	seen      map[string]leasing.Observation // by name
 	absent    map[string]leasing.Stamp       // by name: since when the Lease is known to be absent
+	longest   time.Duration                  // of a Lease that was ever observed
 	own       string                         // the name of the Lease of this member
 	delivered string                         // the last version of own from the watch
 	late      int                            // consecutive renewals of own that the watch delivered too late
@@ -38,9 +39,27 @@ func (v *view) observe(l *lease) {
 func (v *view) observeLocked(l *lease) {
 	seen := v.seen[l.Name]
 	if seen.See(l, leasing.Stamp{Time: v.now()}) {
+		v.longest = max(v.longest, durationOf(l))
 		delete(v.absent, l.Name)
 		v.seen[l.Name] = seen
 	}
+}
+
+// durationOf returns for how long a Lease asks to be respected without a renewal. It is at most maxDuration, and 0 if
+// the Lease does not say it.
+func durationOf(l *lease) time.Duration {
+	if l.Spec.LeaseDurationSeconds == nil {
+		return 0
+	}
+	return min(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second, maxDuration)
+}
+
+// longestDuration returns the longest duration of a Lease that was ever observed, and at least own. It applies to a
+// Lease that does not exist any more.
+func (v *view) longestDuration(own time.Duration) time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return max(own, v.longest)
 }
 
 // setOwn sets the name of our own Lease, and restarts the check that the watch delivers its renewals.

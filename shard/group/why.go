@@ -100,7 +100,7 @@ func explainHolder(s snapshot, c *why.Cause, slot int, at slotMembers) {
 		c.Message += fmt.Sprintf(", and hands it over to %s", at.next.Name)
 		c.Evidence["next"] = at.next.Name
 	}
-	if !ok || seen.Unchanged(s.now) > s.opt.Duration {
+	if !ok || seen.Unchanged(s.now) > max(s.opt.Duration, durationOf(seen.Lease())) {
 		c.Message += "; it seems to be dead and will be replaced soon"
 		c.Evidence["dead"] = "true"
 	}

@@ -100,6 +100,6 @@ func TestWhyForbidden(t *testing.T) {
 			}
 		}
 		rule.Off()
-		w.within(15*time.Second, 8, "rights")
+		w.within(20*time.Second, 8, "rights")
 	})
 }

@@ -28,7 +28,8 @@ import (
 // watching is a fairlead watch -o json that runs as a process of its own.
 type watching struct {
 	*command.Watching
-	t *testing.T
+	t    *testing.T
+	kill func() // ends it as SIGKILL does
 }
 
 func startWatching(t *testing.T, args ...string) *watching {
@@ -49,7 +50,7 @@ func startWatching(t *testing.T, args ...string) *watching {
 		_ = writer.Close() // a pipe does not fail
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	return &watching{t: t, Watching: command.NewWatching(ctx, t, reader, errs, func() int {
+	return &watching{t: t, kill: cancel, Watching: command.NewWatching(ctx, t, reader, errs, func() int {
 		_ = cmd.Process.Signal(os.Interrupt) // it may have ended, which the exit code tells
 		<-ended
 		return cmd.ProcessState.ExitCode()

@@ -51,9 +51,9 @@ func TestSharedFaults(t *testing.T) {
 	f.kill(f.one())
 	f.start(1, "--shards")
 	f.shared(3)
-	f.pause(f.one(), 12*time.Second)
+	f.pause(f.one(), 18*time.Second)
 	f.shared(3)
-	f.partition(f.one(), 12*time.Second)
+	f.partition(f.one(), 18*time.Second)
 	f.shared(3)
 	for i := range n {
 		f.fault(i)
@@ -74,7 +74,7 @@ func (f *fleet) fault(i int) {
 		f.kill(f.one())
 		f.start(1, "--shards")
 	case 2:
-		f.pause(f.one(), 10*time.Second+time.Duration(f.rnd.IntN(5000))*time.Millisecond)
+		f.pause(f.one(), 16*time.Second+time.Duration(f.rnd.IntN(5000))*time.Millisecond)
 	case 3:
 		f.pause(f.one(), time.Duration(f.rnd.IntN(9000))*time.Millisecond)
 	case 4: // all of them at once
@@ -196,7 +196,7 @@ func TestSharedWithoutRights(t *testing.T) {
 	}
 	f.allLive()
 	const rule = `{apiGroups: ["coordination.k8s.io"], resources: ["leases"], ` +
-		`verbs: ["get", "list", "watch", "create", "update", "delete"]}`
+		`verbs: ["get", "list", "watch", "create", "update", "patch", "delete"]}`
 	f.asks("waits", operations.Request{Webhooks: []string{"nowhere"}})
 	for _, at := range f.serving {
 		p := patient{f.site, at, ""}

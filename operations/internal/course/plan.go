@@ -263,16 +263,23 @@ func dueAt(e *v1alpha1.WebhookCallStatus, facts WebhookFacts, now time.Time) tim
 	}
 }
 
-// tooFar reports whether the next try or poll is more than twice as far away as the Webhook allows. The factor covers
-// clock differences. Such a time was recorded by a process with a wrong clock, or before the Webhook's intervals were
-// shortened. Times that the receiver asked for are never too far.
+// tooFar reports whether the next try or poll is further away than a wait of the Webhook can be. Such a time was
+// recorded by a process with another clock, or before the Webhook's intervals were shortened. A receiver may ask for
+// longer waits, up to backoff.MaxRetryAfter.
 func tooFar(e *v1alpha1.WebhookCallStatus, facts WebhookFacts, now time.Time) bool {
 	longest := facts.Retry.Ceiling(int(e.RetriesCount))
-	if e.WebhookPollURL != "" {
+	switch {
+	case e.RetryAfter:
+		longest = backoff.MaxRetryAfter
+	case e.WebhookPollURL != "":
 		longest = facts.Poll
 	}
-	return !e.RetryAfter && e.NextAttemptAt.Sub(now) > 2*max(longest, webhook.MinInterval)
+	return e.NextAttemptAt.Sub(now) > max(longest, webhook.MinInterval)+clocksAlike
 }
+
+// clocksAlike is the usual difference between the clocks of two machines. A wait that was just recorded may seem that
+// much too long.
+const clocksAlike = time.Second
 
 // firstFailed returns the record of a failed webhook, or nil.
 func firstFailed(op *v1alpha1.Operation) *v1alpha1.WebhookCallStatus {

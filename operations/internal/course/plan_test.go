@@ -151,7 +151,7 @@ func TestPlan(t *testing.T) {
 func TestNextOfAnotherClock(t *testing.T) {
 	t.Parallel()
 	facts := WebhookFacts{
-		Timeout: time.Hour, Retry: backoff.Policy{Base: time.Second, Cap: time.Minute}, Poll: 10 * time.Second,
+		Timeout: 48 * time.Hour, Retry: backoff.Policy{Base: time.Second, Cap: time.Minute}, Poll: 10 * time.Second,
 	}
 	for name, c := range map[string]struct {
 		tries       int           // before this one
@@ -164,11 +164,14 @@ func TestNextOfAnotherClock(t *testing.T) {
 		"a try, of our clock":          {next: time.Second, after: time.Second},
 		"a try, a little ahead":        {next: time.Second, ahead: time.Second, after: 2 * time.Second},
 		"a try, a minute ahead":        {next: time.Second, ahead: time.Minute, due: true},
-		"the sixth try, ahead":         {tries: 5, next: 20 * time.Second, ahead: 44 * time.Second, after: 64 * time.Second},
-		"the sixth try, a minute":      {tries: 5, next: 20 * time.Second, ahead: time.Minute, due: true},
+		"a try, two seconds ahead":     {next: time.Second, ahead: 2 * time.Second, due: true},
+		"the sixth try, a little":      {tries: 5, next: 32 * time.Second, ahead: time.Second, after: 33 * time.Second},
+		"the sixth try, ahead":         {tries: 5, next: 20 * time.Second, ahead: 14 * time.Second, due: true},
 		"a try that was asked for":     {next: 10 * time.Minute, asked: true, after: 10 * time.Minute},
 		"a poll, of our clock":         {next: 10 * time.Second, poll: true, after: 10 * time.Second},
+		"a poll, two seconds ahead":    {next: 10 * time.Second, poll: true, ahead: 2 * time.Second, due: true},
 		"a poll, a minute ahead":       {next: 10 * time.Second, poll: true, ahead: time.Minute, due: true},
+		"asked for a day, ahead":       {next: 24 * time.Hour, poll: true, asked: true, ahead: time.Minute, due: true},
 		"a poll that was asked for":    {next: 30 * time.Minute, poll: true, asked: true, after: 30 * time.Minute},
 		"a poll, of a clock behind us": {next: 10 * time.Second, poll: true, ahead: -time.Minute, due: true},
 	} {

@@ -65,7 +65,7 @@ func TestForbidden(t *testing.T) {
 	go func() { ended <- g.Run(ctx) }()
 	<-enough
 	const rule = `{apiGroups: ["coordination.k8s.io"], resources: ["leases"], ` +
-		`verbs: ["get", "list", "watch", "create", "update", "delete"]}`
+		`verbs: ["get", "list", "watch", "create", "update", "patch", "delete"]}`
 	if err := g.Status().Err; !errors.Is(err, group.ErrForbidden) || !strings.Contains(err.Error(), rule) ||
 		!strings.Contains(err.Error(), "in namespace "+namespace) || !strings.Contains(err.Error(), "operators:stranger") {
 		t.Errorf("its status: %v", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
@@ -98,13 +99,21 @@ func newSharing(config *rest.Config, flags sharingOptions, o group.Options) (*sh
 		host = "unknown"
 	}
 	o.Name, o.Role, o.Layout, o.Events = name, groupRole, layout, true
-	o.Member = fmt.Sprintf("%s-%d", host, os.Getpid())
+	o.Member, o.Program = fmt.Sprintf("%s-%d", host, os.Getpid()), "fairlead controller"
 	g, err := group.New(config, o)
 	if err != nil {
 		return nil, err
 	}
 	s := &sharing{group: g, slots: source.NewSharding(layout)}
 	return s, s.slots.Set(layout.Set()) // no slots, explicitly: a replica that waits for slots is ready
+}
+
+// cover states what this replica works on, before it runs. load returns the number of operations that it holds.
+func (s *sharing) cover(namespaces []string, load func() int) {
+	if s != nil {
+		kind := v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation)
+		s.group.Cover(namespaces, []string{kind.GroupKind().String()}, load)
+	}
 }
 
 // source returns the option for the store of operations, or nil if it holds all.
@@ -163,7 +172,7 @@ func (s *sharing) run(ctx context.Context, w sharedWorker, log *slog.Logger) err
 	end(context.Cause(membership))
 	workErr := <-ended
 	switch {
-	case errors.Is(err, group.ErrRole) || errors.Is(err, group.ErrNotGroup):
+	case errors.Is(err, group.ErrRole) || errors.Is(err, group.ErrNotGroup) || errors.Is(err, group.ErrProgram):
 		return cli.Usagef("--shards: %v", err)
 	case err != nil:
 		return err

@@ -30,7 +30,9 @@ func NewShardsCommand(s cli.Streams) *cobra.Command {
 		Use:   "shards NAMESPACE/NAME",
 		Short: "Show which replica of a group holds which slots",
 		Long: `Shards shows the members of a group, the slots of each, when it joined and when it last
-renewed its Lease, and the slots that are moving. It does not join the group.
+renewed its Lease, and the slots that are moving. It does not join the group. During a roll-out of
+a release with more kinds, it names the kinds that older members leave out in their slots. With -o json, each member
+has the program, namespaces and kinds that it states, and the number of objects that it holds, as load.
 
 The group is the Lease NAMESPACE/NAME; those of its members carry the label ` + group.Label + `.`,
 		Example: `  fairlead shards operators/gateways
@@ -97,6 +99,15 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 	}
 	if err := tw.Flush(); err != nil {
 		return err
+	}
+	for _, m := range report.Members {
+		if len(m.Uncovered) == 0 || len(m.Slots) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s is older than other members: %s in its %d slots have no worker\n", m.Name,
+			strings.Join(m.Uncovered, ", "), len(m.Slots)); err != nil {
+			return err
+		}
 	}
 	for _, move := range report.Moving {
 		from, to := move.From, move.To

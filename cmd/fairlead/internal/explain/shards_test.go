@@ -18,7 +18,8 @@ func TestPrintShards(t *testing.T) {
 		Of: 4,
 		Members: []group.MemberReport{
 			{Name: "a", Slots: []int{0, 1}, Since: now.Add(-time.Hour), Renewed: now.Add(-2 * time.Second)},
-			{Name: "b", Since: now.Add(-time.Minute)},
+			{Name: "b", Since: now.Add(-time.Minute), Uncovered: []string{"Route"}},
+			{Name: "c", Slots: []int{3}, Since: now.Add(-time.Minute), Uncovered: []string{"Gateway", "Route"}},
 		},
 		Moving: []group.Move{{Slot: 1, From: "a", To: "b"}, {Slot: 2, To: "b"}},
 	}
@@ -27,7 +28,9 @@ func TestPrintShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"MEMBER HOLDS SLOTS JOINED RENEWED", "a 2 of 4 0-1 60m ago 2s ago", "b 0 of 4 - 60s ago never", "nobody 2 of 4",
+		"MEMBER HOLDS SLOTS JOINED RENEWED", "a 2 of 4 0-1 60m ago 2s ago", "b 0 of 4 - 60s ago never",
+		"c 1 of 4 3 60s ago never",
+		"nobody 1 of 4", "c is older than other members: Gateway, Route in its 1 slots have no worker",
 		"slot 1 moves from a to b", "slot 2 moves from nobody to b",
 	}
 	var got []string

@@ -26,11 +26,12 @@ func follow(ctx context.Context, s cli.Streams, o options, config *rest.Config, 
 	p := newPrinter(s, o.output, resource, o.stats, ctx.Done())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	member, err := newMembership(config, o.groupOptions, o.layout, warn, func(name string, held shard.Set) {
+	show := func(name string, held shard.Set) {
 		if err := p.slots(name, held); err != nil {
 			cancel(err)
 		}
-	})
+	}
+	member, err := newMembership(config, o.groupOptions, o.layout, o.program(resource), warn, show)
 	if err != nil {
 		return err
 	}
@@ -40,6 +41,7 @@ func follow(ctx context.Context, s cli.Streams, o options, config *rest.Config, 
 		Shard: member.name(), Logger: log,
 	})
 	defer st.Close()
+	member.cover(o.namespaces, resource.gvr.GroupResource().String(), st.Len)
 	life := ctx
 	if member != nil { // its objects are shown as left before it ends
 		life = context.WithoutCancel(ctx)

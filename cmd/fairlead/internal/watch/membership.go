@@ -70,10 +70,11 @@ type membership struct {
 	feed  *feed
 }
 
-// newMembership returns a member, or nil without a group. print is called with the held slots whenever they change.
-// Calls are not concurrent.
+// newMembership returns a member, or nil without a group. A group refuses members of another program. print is called
+// with the held slots whenever they change. Calls are not concurrent.
 func newMembership(
-	cfg *rest.Config, o groupOptions, layout shard.Layout, log *slog.Logger, print func(string, shard.Set),
+	cfg *rest.Config, o groupOptions, layout shard.Layout, program string, log *slog.Logger,
+	print func(string, shard.Set),
 ) (*membership, error) {
 	if o.group == "" {
 		return nil, nil
@@ -92,7 +93,8 @@ func newMembership(
 		held: newHeldSlots(layout, func(held shard.Set) { print(member, held) }),
 	}
 	m.group, err = group.New(cfg, group.Options{
-		Namespace: namespace, Name: name, Role: "watch", Layout: layout, Member: member, Logger: log,
+		Namespace: namespace, Name: name, Role: "watch", Program: program, Layout: layout, Member: member,
+		Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -148,13 +150,20 @@ func (m *membership) name() string {
 	return m.slots.String()
 }
 
+// cover states what this process shows, before it runs. load returns the number of objects.
+func (m *membership) cover(namespaces []string, kind string, load func() int) {
+	if m != nil {
+		m.group.Cover(namespaces, []string{kind}, load)
+	}
+}
+
 // run takes part in the group until ctx ends.
 func (m *membership) run(ctx context.Context) error {
 	if m == nil {
 		return nil
 	}
 	err := m.group.Run(ctx)
-	if errors.Is(err, group.ErrRole) || errors.Is(err, group.ErrNotGroup) {
+	if errors.Is(err, group.ErrRole) || errors.Is(err, group.ErrNotGroup) || errors.Is(err, group.ErrProgram) {
 		return cli.Usagef("--shard-group: %v", err)
 	}
 	return err

@@ -41,7 +41,7 @@ func newSharedStore(t *testing.T) *sharedStore {
 		}
 	}
 	var err error
-	s.member, err = newMembership(&rest.Config{}, groupOptions{group: "default/g"}, layout, nil,
+	s.member, err = newMembership(&rest.Config{}, groupOptions{group: "default/g"}, layout, "fairlead watch", nil,
 		func(_ string, held shard.Set) {
 			s.shown = append(s.shown, "SHARD "+held.String())
 		})

@@ -139,6 +139,18 @@ func (o *options) check(s cli.Streams) error {
 	return nil
 }
 
+// program identifies what is watched to a group: members that watch something else are refused.
+func (o *options) program(r resource) string {
+	program := "fairlead watch " + r.gvr.GroupResource().String()
+	if o.labels != "" {
+		program += " -l " + o.labels
+	}
+	if o.fields != "" {
+		program += " --field-selector " + o.fields
+	}
+	return program
+}
+
 func watch(ctx context.Context, s cli.Streams, o options, name string) error {
 	if err := o.check(s); err != nil {
 		return err
