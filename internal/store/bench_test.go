@@ -4,6 +4,7 @@ package store_test
 
 import (
 	"fmt"
+	"hash/fnv"
 	"runtime"
 	"slices"
 	"strconv"
@@ -119,6 +120,32 @@ func BenchmarkListIndex(b *testing.B) {
 			n++
 		}
 		if n < 50 {
+			b.Fatal(n)
+		}
+	}
+	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
+}
+
+// BenchmarkListBucket lists the 1,000 pods of one value of a user-defined index (S6).
+func BenchmarkListBucket(b *testing.B) {
+	s, _ := filled(b, 100_000)
+	defer s.Close()
+	if err := s.AddIndex("bucket", func(r *store.Record) ([]string, error) {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(r.Name()))
+		return []string{strconv.Itoa(int(h.Sum32() % 100))}, nil
+	}); err != nil {
+		b.Fatal(err)
+	}
+	v := store.Of[corev1.Pod](s)
+	b.ReportAllocs()
+	start := cpuTime()
+	for b.Loop() {
+		n := 0
+		for range v.Index("bucket", "7") {
+			n++
+		}
+		if n < 900 {
 			b.Fatal(n)
 		}
 	}

@@ -96,6 +96,7 @@
 //   - subscriptions, with Cursor, Drainer and echoFilter: deliver the log. The list of cursors is under the writer
 //     lock. A cursor has a lock for its position.
 //   - reader, Snapshot, View, indexer, currentSelector: reads, indexes and selectors, without a lock of their own.
+//     bucketLists: the records of buckets that are read often, under bucketLists.mu.
 //   - inspect takes snapshots of the parts; explain and metrics turn them into causes and metrics.
 //   - Cache, with Handle: makes the stores of one cluster and runs their watches. It uses stores, and no part of a
 //     store uses it. planner: what identifies the store of a request. catalog: the stores by key, their users and their
@@ -104,7 +105,7 @@
 //
 // Locks, in the order in which they may be taken: cacheEntry.scopes, catalog.mu, the writer lock (publisher.mu),
 // Cursor.mu, ledger.mu. These are leaves, under which no other lock is taken: Drainer.mu, statusBoard.mu, hotSet.mu,
-// interner.mu, undecoded.mu, Cache.mu, planner.mu, declaredIndexes.mu, holds.mu, saver.mu, and the locks of package
-// internal/pack. No lock is held while user code runs: filters, index functions, Wake, Consume, OnMutation, decoders
-// and handlers of the logger.
+// interner.mu, undecoded.mu, Cache.mu, planner.mu, declaredIndexes.mu, holds.mu, saver.mu, bucketLists.mu, and the
+// locks of package internal/pack. No lock is held while user code runs: filters, index functions, Wake, Consume,
+// OnMutation, decoders and handlers of the logger.
 package store

@@ -96,3 +96,13 @@ func HasFacets(s *Store) bool {
 
 // FileName is that of the file that a store is saved in.
 func FileName(s *Store) string { return s.opt.fileName() }
+
+// MaxListed bounds ListedRecords.
+const MaxListed = maxListed
+
+// ListedRecords returns the number of records in the lists of the buckets of a store.
+func ListedRecords(s *Store) int {
+	s.indexer.lists.mu.Lock()
+	defer s.indexer.lists.mu.Unlock()
+	return s.indexer.lists.size
+}

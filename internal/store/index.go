@@ -3,7 +3,6 @@ package store
 import (
 	"fmt"
 	"hash/maphash"
-	"iter"
 	"slices"
 
 	"github.com/fairlead-io/fairlead/internal/protect"
@@ -19,6 +18,8 @@ type indexDef struct {
 	name string
 	fn   IndexFunc
 	seed maphash.Seed
+	// lists bounds the lists of all indexes of the store.
+	lists *bucketLists
 }
 
 // indexValues is the result of an index function for a record.
@@ -48,6 +49,7 @@ type index struct {
 	def      *indexDef
 	buckets  trie.Map[*bucket, bucketKeys]   // by value
 	entries  trie.Map[*indexed, indexedKeys] // by object, for removal
+	lists    int                             // buckets with a list
 	building bool                            // it lacks objects that have not changed since; reads do not use it yet
 }
 
@@ -55,6 +57,7 @@ type bucket struct {
 	value string
 	hash  uint64
 	ids   trie.Map[*ident, identKeys]
+	list  *bucketList // nil: no reader has asked for it
 }
 
 // bucketKeys compares buckets by their value.
@@ -79,6 +82,7 @@ func (indexedKeys) Same(a, b *indexed) bool { return a.id.sameKey(b.id) }
 func (x *index) set(e *trie.Edit, id *ident, v indexValues) {
 	old, had := x.entries.Find(&indexed{id: id})
 	if had && old.id == id && old.err == nil && v.err == nil && slices.Equal(old.values, v.values) {
+		x.touch(e, old.values)
 		return
 	}
 	if had {
@@ -87,6 +91,9 @@ func (x *index) set(e *trie.Edit, id *ident, v indexValues) {
 			b.ids, _, _ = b.ids.Delete(e, id)
 			if b.ids.Len() == 0 {
 				x.buckets, _, _ = x.buckets.Delete(e, b)
+				if b.list != nil {
+					x.lists--
+				}
 			} else {
 				x.buckets, _, _ = x.buckets.Set(e, b)
 			}
@@ -109,21 +116,24 @@ func (x *index) set(e *trie.Edit, id *ident, v indexValues) {
 	x.entries, _, _ = x.entries.Set(e, entry)
 }
 
-// bucket returns a copy of the bucket of a value, which may be changed.
+// bucket returns a copy of the bucket of a value, which may be changed. The list of the bucket is replaced.
 func (x *index) bucket(value string) *bucket {
-	b := &bucket{value: value, hash: maphash.String(x.def.seed, value)}
-	if had, ok := x.buckets.Find(b); ok {
-		*b = *had
+	had, ok := x.find(value)
+	if !ok {
+		return &bucket{value: value, hash: maphash.String(x.def.seed, value)}
 	}
-	return b
+	b := *had
+	if b.list != nil {
+		if b.list = x.def.lists.replace(b.list); b.list == nil {
+			x.lists--
+		}
+	}
+	return &b
 }
 
-func (x *index) ids(value string) iter.Seq[*ident] {
-	b, ok := x.buckets.Find(&bucket{value: value, hash: maphash.String(x.def.seed, value)})
-	if !ok {
-		return func(func(*ident) bool) {}
-	}
-	return b.ids.All()
+// find returns the bucket of a value.
+func (x *index) find(value string) (*bucket, bool) {
+	return x.buckets.Get(maphash.String(x.def.seed, value), func(b *bucket) bool { return b.value == value })
 }
 
 // staged is a record that is about to be published, with its index values. They are computed outside of any lock, by

@@ -12,13 +12,14 @@ import (
 // addAtOnce is how many objects are added to a new index under one lock. It bounds how long a writer waits.
 const addAtOnce = 256
 
-// indexer adds and removes indexes while a store runs. It has no state of its own: the indexes are part of the
-// published states, and their definitions belong to the publisher.
+// indexer adds and removes indexes while a store runs. The indexes are part of the published states, and their
+// definitions belong to the publisher. The indexer has the lists of their buckets.
 type indexer struct {
 	pub     *publisher
 	overlay *overlay
 	seed    maphash.Seed
 	opt     *Options
+	lists   bucketLists
 }
 
 // AddIndex adds an index over all objects. It can be called at any time. It fails if an index of that name exists or is
@@ -38,7 +39,7 @@ func (x *indexer) addIndex(name string, fn IndexFunc) error {
 	if fn == nil {
 		return errNoIndexFunc
 	}
-	def := &indexDef{name: name, fn: fn, seed: x.seed}
+	def := &indexDef{name: name, fn: fn, seed: x.seed, lists: &x.lists}
 	b := indexBuild{x, def}
 	overlaid, err := b.begin()
 	if err != nil {

@@ -62,6 +62,11 @@ func (v Snapshot) Index(name, value string) iter.Seq[*Record] {
 	case IndexOwner:
 		v.store.indexer.needFacets(v.state, byOwner)
 	}
+	for _, x := range v.state.indexes {
+		if x.def.name == name && !x.building {
+			return v.listed(x, value)
+		}
+	}
 	seq, _ := v.state.byIndex(name, value)
 	return seq
 }

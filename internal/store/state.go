@@ -196,14 +196,21 @@ func (s *state) byIndex(name, value string) (_ iter.Seq[*Record], ok bool) {
 			continue
 		}
 		return func(yield func(*Record) bool) {
-			for id := range x.ids(value) {
-				if r, ok := s.lookup(id); ok && !yield(r) {
-					return
-				}
+			if b, ok := x.find(value); ok {
+				s.lookupAll(b, yield)
 			}
 		}, true
 	}
 	return func(func(*Record) bool) {}, false
+}
+
+// lookupAll yields the records of a bucket.
+func (s *state) lookupAll(b *bucket, yield func(*Record) bool) {
+	for id := range b.ids.All() {
+		if r, ok := s.lookup(id); ok && !yield(r) {
+			return
+		}
+	}
 }
 
 // hasLabel reports whether the set has a label expr, "key=value" or "key". It builds no strings.
