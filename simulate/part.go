@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
 	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+	"github.com/fairlead-io/fairlead/simulate/internal/schedule"
 )
 
 // A Part is a step of the workload or an option.
@@ -27,9 +27,9 @@ type partFunc func(c *course) error
 func (f partFunc) add(c *course) error { return f(c) }
 
 // step returns a part that appends a step.
-func step(name string, play func(context.Context, *bubble.Run) error) Part {
+func step(name string, play func(context.Context, *schedule.Run) error) Part {
 	return partFunc(func(c *course) error {
-		c.setup.Steps = append(c.setup.Steps, bubble.Step{Name: name, Play: play})
+		c.setup.Steps = append(c.setup.Steps, schedule.Step{Name: name, Play: play})
 		return nil
 	})
 }
@@ -59,7 +59,7 @@ func ApplyObject(obj runtime.Object) Part {
 }
 
 func apply(name string, objects []*unstructured.Unstructured) Part {
-	return step(name, func(ctx context.Context, r *bubble.Run) error {
+	return step(name, func(ctx context.Context, r *schedule.Run) error {
 		for _, obj := range objects {
 			if err := r.Apply(ctx, obj); err != nil {
 				return fmt.Errorf("cannot apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
@@ -71,19 +71,19 @@ func apply(name string, objects []*unstructured.Unstructured) Part {
 
 // Patch applies a JSON merge patch to an object, which is named as in World.
 func Patch(object, patch string) Part {
-	return step("patch "+object, func(ctx context.Context, r *bubble.Run) error { return r.Patch(ctx, object, patch, "") })
+	return step("patch "+object, func(ctx context.Context, r *schedule.Run) error { return r.Patch(ctx, object, patch, "") })
 }
 
 // PatchStatus applies a JSON merge patch to the status of an object.
 func PatchStatus(object, patch string) Part {
-	return step("patch the status of "+object, func(ctx context.Context, r *bubble.Run) error {
+	return step("patch the status of "+object, func(ctx context.Context, r *schedule.Run) error {
 		return r.Patch(ctx, object, patch, "status")
 	})
 }
 
 // Delete deletes an object, which is named as in World. It does not wait until the object is gone: see Gone.
 func Delete(object string) Part {
-	return step("delete "+object, func(ctx context.Context, r *bubble.Run) error { return r.Delete(ctx, object) })
+	return step("delete "+object, func(ctx context.Context, r *schedule.Run) error { return r.Delete(ctx, object) })
 }
 
 // Await waits until the condition returns nil. A step that is reached without faults has to be reached with faults as
@@ -93,7 +93,7 @@ func Await(condition func(World) error) Part {
 }
 
 func await(name string, condition func(World) error) Part {
-	return step(name, func(ctx context.Context, r *bubble.Run) error {
+	return step(name, func(ctx context.Context, r *schedule.Run) error {
 		return r.Await(ctx, func() error { return condition(World{r}) })
 	})
 }
@@ -117,7 +117,7 @@ func Gone(object string) Part {
 
 // Wait waits for a virtual time.
 func Wait(d time.Duration) Part {
-	return step(fmt.Sprintf("wait %s", d), func(ctx context.Context, _ *bubble.Run) error {
+	return step(fmt.Sprintf("wait %s", d), func(ctx context.Context, _ *schedule.Run) error {
 		t := time.NewTimer(d)
 		defer t.Stop()
 		select {
@@ -131,13 +131,13 @@ func Wait(d time.Duration) Part {
 
 // Do calls a function with a configuration of a client that is not part of the subject.
 func Do(name string, fn func(ctx context.Context, cfg *rest.Config) error) Part {
-	return step(name, func(ctx context.Context, r *bubble.Run) error { return fn(ctx, r.Config()) })
+	return step(name, func(ctx context.Context, r *schedule.Run) error { return fn(ctx, r.Config()) })
 }
 
 // Invariant is checked after each change. A violation is a finding, also without faults.
 func Invariant(holds func(World) error) Part {
 	return partFunc(func(c *course) error {
-		c.setup.Invariants = append(c.setup.Invariants, func(r *bubble.Run) error { return holds(World{r}) })
+		c.setup.Invariants = append(c.setup.Invariants, func(r *schedule.Run) error { return holds(World{r}) })
 		return nil
 	})
 }

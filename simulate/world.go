@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
+	"github.com/fairlead-io/fairlead/simulate/internal/schedule"
 )
 
 // World is the present state of a run, for conditions and invariants.
@@ -15,7 +15,7 @@ import (
 // An object is named "resource/name" or "resource/namespace/name", such as "pods/web-0" or "deployments.apps/prod/web".
 // The namespace defaults to default. The resource can be a plural, a singular, a short name or a kind. A name that
 // cannot be resolved is a mistake of the test, and panics.
-type World struct{ run *bubble.Run }
+type World struct{ run *schedule.Run }
 
 // Object returns a copy of an object, or nil if it does not exist.
 func (w World) Object(object string) *unstructured.Unstructured {
