@@ -79,3 +79,18 @@ func readObjects(path string) ([]*unstructured.Unstructured, error) {
 	}
 	return out, nil
 }
+
+// definitions returns the CustomResourceDefinitions of a file or a directory.
+func definitions(path string) ([]*unstructured.Unstructured, error) {
+	objects, err := readObjects(path)
+	if err != nil {
+		return nil, err
+	}
+	objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool {
+		return u.GetKind() != "CustomResourceDefinition"
+	})
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("there is no CustomResourceDefinition in %s", path)
+	}
+	return objects, nil
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -151,6 +152,25 @@ func External(host string, newHandler func() http.Handler) Part {
 			return fmt.Errorf("the external service %q is given twice", host)
 		}
 		c.setup.Outside[host] = newHandler
+		return nil
+	})
+}
+
+// Command runs a program as the subject, in place of Subject.Start: a manager in any language, or one that does not work
+// in virtual time. Each schedule starts it on a new control plane, a real kube-apiserver, etcd and
+// kube-controller-manager with a stand-in for nodes. A schedule takes about ten seconds of real time. The first one on a
+// machine also builds the control plane, which takes about seven minutes.
+//
+// The program finds the API server by the environment variable KUBECONFIG; the text {kubeconfig} in an argument is
+// replaced by the same path. It has all rights. A crash kills its process group. Services of External are reached by the
+// environment variable HTTP_PROXY.
+func Command(program string, args ...string) Part {
+	return partFunc(func(c *course) error {
+		path, err := exec.LookPath(program)
+		if err != nil && !errors.Is(err, exec.ErrDot) {
+			return fmt.Errorf("cannot run the command: %w", err)
+		}
+		c.command = append([]string{path}, args...)
 		return nil
 	})
 }

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +9,11 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver/crd"
@@ -25,7 +25,8 @@ import (
 // A Subject is the controller under test.
 type Subject struct {
 	// Start does what main does with this configuration: it makes a manager and runs it. It returns when ctx ends. It is
-	// called anew for each schedule, and once more after each crash, and must not use state of earlier calls.
+	// called anew for each schedule, and once more after each crash, and must not use state of earlier calls. Nil with
+	// the option Command.
 	Start func(ctx context.Context, cfg *rest.Config) error
 	// CRDs is a file or a directory with the CustomResourceDefinitions of the subject, as YAML. Empty: none.
 	CRDs string
@@ -84,29 +85,62 @@ func search(t *testing.T, id string, s Subject, parts []Part) (*engine.Report, e
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
 	defer stop()
-	report, err := c.search(ctx, t, id)
+	o := c.options
+	o.Until = c.until
+	if deadline, ok := t.Deadline(); ok {
+		o.Until = min(o.Until, max(time.Until(deadline)-reserve, time.Second))
+	}
+	if testing.Verbose() {
+		o.Progress = func(line string) { _, _ = fmt.Fprintln(t.Output(), "simulate:", line) }
+	}
+	var plan *engine.Plan
+	if text := os.Getenv(planVariable); text != "" {
+		p, err := engine.ParsePlan(text)
+		if err != nil {
+			return nil, fmt.Errorf("the plan in %s: %w", planVariable, err)
+		}
+		plan = &p
+	}
+	var report *engine.Report
+	if len(c.command) > 0 {
+		report, err = c.live(ctx, o, plan, t.Output())
+	} else {
+		o.Workers = runtime.GOMAXPROCS(0)
+		pool := worker.NewPool(t.Name(), id, o.Workers)
+		defer pool.Close()
+		report, err = play(ctx, pool, o, plan)
+	}
 	if err == nil && c.out != "" {
 		err = engine.Write(c.out, report, names(t))
 	}
 	return report, err
 }
 
+// play replays a plan, or searches if there is none.
+func play(ctx context.Context, d engine.Driver, o engine.Options, plan *engine.Plan) (*engine.Report, error) {
+	if plan != nil {
+		return engine.Replay(ctx, d, o, *plan)
+	}
+	return engine.Search(ctx, d, o)
+}
+
 func names(t *testing.T) engine.Names {
-	return engine.Names{Test: t.Name(), Variable: planVariable, Date: bubble.Date}
+	return engine.Names{Replay: func(plan string) string {
+		return fmt.Sprintf("%s='%s' go test -run '^%s$' .", planVariable, plan, strings.ReplaceAll(t.Name(), "/", "$/^"))
+	}}
 }
 
 // course is what a call of Test plays.
 type course struct {
 	setup   bubble.Setup
+	command []string                     // instead of Start; empty: none
+	crds    []*unstructured.Unstructured // the definitions of setup.CRDs
 	options engine.Options
 	until   time.Duration
 	out     string // directory of the findings; empty: none
 }
 
 func newCourse(s Subject, parts []Part) (*course, error) {
-	if s.Start == nil {
-		return nil, errors.New("the Subject has no Start")
-	}
 	c := &course{setup: bubble.Setup{Start: s.Start, Outside: map[string]func() http.Handler{}}, until: defaultUntil}
 	c.options.Seed = 1
 	var contents [][]byte
@@ -118,9 +152,8 @@ func newCourse(s Subject, parts []Part) (*course, error) {
 		for _, m := range manifests {
 			contents = append(contents, m.content)
 		}
-		kind := []byte("CustomResourceDefinition")
-		if !slices.ContainsFunc(contents, func(b []byte) bool { return bytes.Contains(b, kind) }) {
-			return nil, fmt.Errorf("there is no CustomResourceDefinition in %s", s.CRDs)
+		if c.crds, err = definitions(s.CRDs); err != nil {
+			return nil, fmt.Errorf("cannot read the CustomResourceDefinitions: %w", err)
 		}
 	}
 	var err error
@@ -132,32 +165,17 @@ func newCourse(s Subject, parts []Part) (*course, error) {
 			return nil, err
 		}
 	}
+	switch {
+	case s.Start == nil && c.command == nil:
+		return nil, errors.New("the Subject has no Start, and there is no Command")
+	case s.Start != nil && c.command != nil:
+		return nil, errors.New("there are both a Start and a Command")
+	}
 	if len(c.setup.Steps) == 0 {
 		return nil, errors.New("the workload has no steps, such as simulate.Apply")
 	}
 	c.options.Steps = len(c.setup.Steps)
 	return c, nil
-}
-
-func (c *course) search(ctx context.Context, t *testing.T, id string) (*engine.Report, error) {
-	o := c.options
-	o.Workers, o.Until = runtime.GOMAXPROCS(0), c.until
-	if deadline, ok := t.Deadline(); ok {
-		o.Until = min(o.Until, max(time.Until(deadline)-reserve, time.Second))
-	}
-	if testing.Verbose() {
-		o.Progress = func(line string) { _, _ = fmt.Fprintln(t.Output(), "simulate:", line) }
-	}
-	pool := worker.NewPool(t.Name(), id, o.Workers)
-	defer pool.Close()
-	if text := os.Getenv(planVariable); text != "" {
-		p, err := engine.ParsePlan(text)
-		if err != nil {
-			return nil, fmt.Errorf("the plan in %s: %w", planVariable, err)
-		}
-		return engine.Replay(ctx, pool, o, p)
-	}
-	return engine.Search(ctx, pool, o)
 }
 
 // randomSeed is for option Seed(0).

@@ -3,10 +3,12 @@ package schedule
 import (
 	"encoding/json"
 	"io"
+
+	"k8s.io/apimachinery/pkg/watch"
 )
 
-// frames is the body of a watch in JSON. It passes a frame on when reached has returned for its resource version. Only
-// one goroutine may use it.
+// frames is the body of a watch in JSON. It passes on the frame of a change when reached has returned for its resource
+// version. Only one goroutine may use it.
 type frames struct {
 	body    io.ReadCloser
 	decoder *json.Decoder
@@ -25,13 +27,14 @@ func (f *frames) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		var event struct {
+			Type   watch.EventType `json:"type"`
 			Object struct {
 				Metadata struct {
 					ResourceVersion string `json:"resourceVersion"`
 				} `json:"metadata"`
 			} `json:"object"`
 		}
-		if json.Unmarshal(frame, &event) == nil && event.Object.Metadata.ResourceVersion != "" {
+		if json.Unmarshal(frame, &event) == nil && event.Type != watch.Bookmark && event.Type != watch.Error {
 			f.reached(event.Object.Metadata.ResourceVersion)
 		}
 		f.left = append(frame, '\n')
