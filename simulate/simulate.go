@@ -17,8 +17,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver/crd"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/live"
+	"github.com/fairlead-io/fairlead/internal/simulation/schedule"
 	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
 	"github.com/fairlead-io/fairlead/simulate/internal/worker"
 )
 
@@ -79,8 +81,14 @@ func search(t *testing.T, id string, s Subject, parts []Part) (*engine.Report, e
 	if err != nil {
 		return nil, err
 	}
+	var setup bubble.Setup
+	if c.command == nil {
+		if setup, err = c.bubble(s.Start); err != nil {
+			return nil, err
+		}
+	}
 	if child {
-		worker.Serve(t, c.setup)
+		worker.Serve(t, setup)
 		return nil, nil
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
@@ -103,25 +111,20 @@ func search(t *testing.T, id string, s Subject, parts []Part) (*engine.Report, e
 	}
 	var report *engine.Report
 	if len(c.command) > 0 {
-		report, err = c.live(ctx, o, plan, t.Output())
+		report, err = live.Play(ctx, live.Options{
+			Command: c.command, CRDs: c.crds, Steps: c.steps, Invariants: c.invariants, Outside: c.outside,
+			Progress: t.Output(),
+		}, o, plan)
 	} else {
 		o.Workers = runtime.GOMAXPROCS(0)
 		pool := worker.NewPool(t.Name(), id, o.Workers)
 		defer pool.Close()
-		report, err = play(ctx, pool, o, plan)
+		report, err = engine.Play(ctx, pool, o, plan)
 	}
 	if err == nil && c.out != "" {
 		err = engine.Write(c.out, report, names(t))
 	}
 	return report, err
-}
-
-// play replays a plan, or searches if there is none.
-func play(ctx context.Context, d engine.Driver, o engine.Options, plan *engine.Plan) (*engine.Report, error) {
-	if plan != nil {
-		return engine.Replay(ctx, d, o, *plan)
-	}
-	return engine.Search(ctx, d, o)
 }
 
 func names(t *testing.T) engine.Names {
@@ -132,33 +135,25 @@ func names(t *testing.T) engine.Names {
 
 // course is what a call of Test plays.
 type course struct {
-	setup   bubble.Setup
-	command []string                     // instead of Start; empty: none
-	crds    []*unstructured.Unstructured // the definitions of setup.CRDs
-	options engine.Options
-	until   time.Duration
-	out     string // directory of the findings; empty: none
+	steps      []schedule.Step
+	invariants []func(*schedule.Run) error
+	outside    map[string]func() http.Handler // services outside the cluster, by host
+	command    []string                       // instead of Subject.Start; empty: none
+	path       string                         // of the definitions; empty: none
+	crds       []*unstructured.Unstructured   // the definitions
+	options    engine.Options
+	until      time.Duration
+	out        string // directory of the findings; empty: none
 }
 
 func newCourse(s Subject, parts []Part) (*course, error) {
-	c := &course{setup: bubble.Setup{Start: s.Start, Outside: map[string]func() http.Handler{}}, until: defaultUntil}
+	c := &course{outside: map[string]func() http.Handler{}, until: defaultUntil, path: s.CRDs}
 	c.options.Seed = 1
-	var contents [][]byte
 	if s.CRDs != "" {
-		manifests, err := readManifests(s.CRDs)
-		if err != nil {
+		var err error
+		if c.crds, err = schedule.ReadDefinitions(s.CRDs); err != nil {
 			return nil, fmt.Errorf("cannot read the CustomResourceDefinitions: %w", err)
 		}
-		for _, m := range manifests {
-			contents = append(contents, m.content)
-		}
-		if c.crds, err = definitions(s.CRDs); err != nil {
-			return nil, fmt.Errorf("cannot read the CustomResourceDefinitions: %w", err)
-		}
-	}
-	var err error
-	if c.setup.CRDs, err = crd.New(contents...); err != nil {
-		return nil, fmt.Errorf("cannot use the CustomResourceDefinitions in %s: %w", s.CRDs, err)
 	}
 	for _, p := range parts {
 		if err := p.add(c); err != nil {
@@ -171,11 +166,30 @@ func newCourse(s Subject, parts []Part) (*course, error) {
 	case s.Start != nil && c.command != nil:
 		return nil, errors.New("there are both a Start and a Command")
 	}
-	if len(c.setup.Steps) == 0 {
+	if len(c.steps) == 0 {
 		return nil, errors.New("the workload has no steps, such as simulate.Apply")
 	}
-	c.options.Steps = len(c.setup.Steps)
+	c.options.Steps = len(c.steps)
 	return c, nil
+}
+
+// bubble returns what the driver in virtual time needs.
+func (c *course) bubble(start func(context.Context, *rest.Config) error) (bubble.Setup, error) {
+	var contents [][]byte
+	for _, u := range c.crds {
+		b, err := u.MarshalJSON()
+		if err != nil {
+			return bubble.Setup{}, err
+		}
+		contents = append(contents, b)
+	}
+	crds, err := crd.New(contents...)
+	if err != nil {
+		return bubble.Setup{}, fmt.Errorf("cannot use the CustomResourceDefinitions in %s: %w", c.path, err)
+	}
+	return bubble.Setup{
+		Start: start, CRDs: crds, Steps: c.steps, Invariants: c.invariants, Outside: c.outside,
+	}, nil
 }
 
 // randomSeed is for option Seed(0).

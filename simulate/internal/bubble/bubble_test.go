@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
-	"github.com/fairlead-io/fairlead/simulate/internal/schedule"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/schedule"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/schedule"
 	"github.com/fairlead-io/fairlead/simulate/internal/controllers"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
-	"github.com/fairlead-io/fairlead/simulate/internal/schedule"
 )
 
 // Date is the virtual time at which each run begins, so that certificates and tokens are valid.

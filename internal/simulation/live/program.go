@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,15 @@ import (
 
 // placeholder in an argument of the command is replaced by the path of the kubeconfig.
 const placeholder = "{kubeconfig}"
+
+// LookPath returns the path of a program.
+func LookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return "", fmt.Errorf("cannot run the command: %w", err)
+	}
+	return path, nil
+}
 
 // program is the command of the subject.
 type program struct {

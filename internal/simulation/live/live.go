@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,13 +22,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
-	"github.com/fairlead-io/fairlead/simulate/internal/schedule"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/schedule"
 )
 
 const (
-	// Late is how long a watch is late.
-	Late = 4 * time.Second
+	// late is how long a watch is late.
+	late = 4 * time.Second
 	// limit bounds one schedule.
 	limit = 10 * time.Minute
 )
@@ -56,6 +57,17 @@ type Driver struct {
 	dir     string
 	planes  *supply
 	playing sync.Mutex
+}
+
+// Play replays a plan, or searches if there is none. When it returns, all processes have ended, and no file is left.
+func Play(ctx context.Context, o Options, s engine.Options, plan *engine.Plan) (report *engine.Report, err error) {
+	d, err := NewDriver(o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	s.Workers, s.Late = 1, late
+	return engine.Play(ctx, d, s, plan)
 }
 
 // NewDriver returns a driver, which the caller has to close.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
 var (

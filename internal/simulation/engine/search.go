@@ -74,6 +74,14 @@ type NotJudgedError struct{ Reason string }
 
 func (e *NotJudgedError) Error() string { return "could not be judged: " + e.Reason }
 
+// Play replays a plan, or searches if there is none.
+func Play(ctx context.Context, d Driver, o Options, plan *Plan) (*Report, error) {
+	if plan != nil {
+		return Replay(ctx, d, o, *plan)
+	}
+	return Search(ctx, d, o)
+}
+
 // Search plays the workload without faults, then every single fault at every moment, then random pairs. It stops after
 // the single faults if it has found anything. If ctx ends, it returns the report so far.
 func Search(ctx context.Context, d Driver, o Options) (*Report, error) {

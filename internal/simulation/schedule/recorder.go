@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
 // objectKey identifies an object.

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
 // Pace are the times that decide when a system is quiet, on the clock of the run.
@@ -41,12 +41,6 @@ type Pace struct {
 
 // tooMany bounds the changes of one object in a run that does not become quiet.
 const tooMany = 300
-
-// A Step is one step of a workload.
-type Step struct {
-	Name string
-	Play func(ctx context.Context, r *Run) error
-}
 
 // Options are what a driver gives to a run.
 type Options struct {

@@ -1,4 +1,4 @@
-package simulate
+package schedule
 
 import (
 	"bytes"
@@ -49,8 +49,8 @@ func readManifests(path string) ([]manifest, error) {
 	return out, nil
 }
 
-// readObjects reads the objects of a file or a directory.
-func readObjects(path string) ([]*unstructured.Unstructured, error) {
+// ReadObjects reads the objects of a file or a directory.
+func ReadObjects(path string) ([]*unstructured.Unstructured, error) {
 	manifests, err := readManifests(path)
 	if err != nil {
 		return nil, err
@@ -80,9 +80,9 @@ func readObjects(path string) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// definitions returns the CustomResourceDefinitions of a file or a directory.
-func definitions(path string) ([]*unstructured.Unstructured, error) {
-	objects, err := readObjects(path)
+// ReadDefinitions returns the CustomResourceDefinitions of a file or a directory.
+func ReadDefinitions(path string) ([]*unstructured.Unstructured, error) {
+	objects, err := ReadObjects(path)
 	if err != nil {
 		return nil, err
 	}

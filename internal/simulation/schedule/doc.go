@@ -2,7 +2,8 @@
 // what happens. A driver brings the API server and starts the processes of the subject: package bubble in virtual time,
 // package live in real time.
 //
-//   - run.go: Run, what a driver and the steps of a workload use. It waits until the system is quiet.
+//   - run.go: Run, what a driver and the steps use. It waits until the system is quiet.
+//   - steps.go: the steps of a workload. files.go: reads YAML. No state.
 //   - request.go: which object and verb a request is about. No state.
 //   - recorder.go: recorder keeps the objects, the trace, and who writes at present. Its lock also guards faults.go.
 //   - faults.go: injector holds the faults of the plan that have not happened yet. The recorder's lock guards it.
