@@ -29,7 +29,7 @@
 // # Parts
 //
 //   - simulate.go: Test and Subject. part.go: steps and options. world.go: World. files.go: reads YAML.
-//   - simulate/internal/engine: decides which faults to play, and judges their outcomes.
+//   - internal/simulation/engine: decides which faults to play, and judges their outcomes.
 //   - simulate/internal/bubble: plays one schedule.
 //   - simulate/internal/worker: child processes that play schedules.
 //   - simulate/internal/controllers: stand-ins for the controllers of Kubernetes.

@@ -3,7 +3,7 @@ package simulate
 import (
 	"testing"
 
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
 // Search is Test without its verdict. id tells the call from others of the same test. The report is nil in a child.

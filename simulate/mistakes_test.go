@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 	"github.com/fairlead-io/fairlead/simulate"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
 )
 
 // idle is a subject that does nothing, but for what fn does first.

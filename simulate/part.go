@@ -15,8 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/live"
+	"github.com/fairlead-io/fairlead/internal/simulation/schedule"
 )
 
 // A Part is a step of the workload or an option.
@@ -27,9 +28,9 @@ type partFunc func(c *course) error
 func (f partFunc) add(c *course) error { return f(c) }
 
 // step returns a part that appends a step.
-func step(name string, play func(context.Context, *bubble.Run) error) Part {
+func step(s schedule.Step) Part {
 	return partFunc(func(c *course) error {
-		c.setup.Steps = append(c.setup.Steps, bubble.Step{Name: name, Play: play})
+		c.steps = append(c.steps, s)
 		return nil
 	})
 }
@@ -38,11 +39,11 @@ func step(name string, play func(context.Context, *bubble.Run) error) Part {
 // belong to namespace default. It does not wait for anything.
 func Apply(path string) Part {
 	return partFunc(func(c *course) error {
-		objects, err := readObjects(path)
+		objects, err := schedule.ReadObjects(path)
 		if err != nil {
 			return fmt.Errorf("cannot read the objects to apply: %w", err)
 		}
-		return apply("apply "+path, objects).add(c)
+		return step(schedule.Apply("apply "+path, objects)).add(c)
 	})
 }
 
@@ -54,90 +55,49 @@ func ApplyObject(obj runtime.Object) Part {
 			return fmt.Errorf("cannot apply an object: %w", err)
 		}
 		name := "apply " + strings.ToLower(u.GetKind()) + "/" + u.GetName()
-		return apply(name, []*unstructured.Unstructured{u}).add(c)
-	})
-}
-
-func apply(name string, objects []*unstructured.Unstructured) Part {
-	return step(name, func(ctx context.Context, r *bubble.Run) error {
-		for _, obj := range objects {
-			if err := r.Apply(ctx, obj); err != nil {
-				return fmt.Errorf("cannot apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
-			}
-		}
-		return nil
+		return step(schedule.Apply(name, []*unstructured.Unstructured{u})).add(c)
 	})
 }
 
 // Patch applies a JSON merge patch to an object, which is named as in World.
-func Patch(object, patch string) Part {
-	return step("patch "+object, func(ctx context.Context, r *bubble.Run) error { return r.Patch(ctx, object, patch, "") })
-}
+func Patch(object, patch string) Part { return step(schedule.Patch(object, patch)) }
 
 // PatchStatus applies a JSON merge patch to the status of an object.
-func PatchStatus(object, patch string) Part {
-	return step("patch the status of "+object, func(ctx context.Context, r *bubble.Run) error {
-		return r.Patch(ctx, object, patch, "status")
-	})
-}
+func PatchStatus(object, patch string) Part { return step(schedule.PatchStatus(object, patch)) }
 
 // Delete deletes an object, which is named as in World. It does not wait until the object is gone: see Gone.
-func Delete(object string) Part {
-	return step("delete "+object, func(ctx context.Context, r *bubble.Run) error { return r.Delete(ctx, object) })
-}
+func Delete(object string) Part { return step(schedule.Delete(object)) }
 
 // Await waits until the condition returns nil. A step that is reached without faults has to be reached with faults as
-// well. It fails when nothing has changed for ten minutes of virtual time, or after two hours.
+// well. It fails when nothing has changed for ten minutes of virtual time, or after two hours; with Command, for 20 s of
+// real time, or after three minutes.
 func Await(condition func(World) error) Part {
-	return await("await", condition)
-}
-
-func await(name string, condition func(World) error) Part {
-	return step(name, func(ctx context.Context, r *bubble.Run) error {
-		return r.Await(ctx, func() error { return condition(World{r}) })
-	})
+	return step(schedule.Await("await", func(r *schedule.Run) error { return condition(World{r}) }))
 }
 
 // AwaitCondition waits until status.conditions of an object has the type with status True, for the present generation
 // if the condition names one.
 func AwaitCondition(object, conditionType string) Part {
-	return await("await "+conditionType+" of "+object,
-		func(w World) error { return w.conditionTrue(object, conditionType) })
+	return step(schedule.AwaitCondition(object, conditionType))
 }
 
 // Gone waits until an object does not exist.
-func Gone(object string) Part {
-	return await("await the end of "+object, func(w World) error {
-		if w.Object(object) != nil {
-			return errors.New("it still exists")
-		}
-		return nil
-	})
-}
+func Gone(object string) Part { return step(schedule.Gone(object)) }
 
-// Wait waits for a virtual time.
-func Wait(d time.Duration) Part {
-	return step(fmt.Sprintf("wait %s", d), func(ctx context.Context, _ *bubble.Run) error {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	})
-}
+// Wait waits for a virtual time; with Command, for a real one.
+func Wait(d time.Duration) Part { return step(schedule.Wait(d)) }
 
 // Do calls a function with a configuration of a client that is not part of the subject.
 func Do(name string, fn func(ctx context.Context, cfg *rest.Config) error) Part {
-	return step(name, func(ctx context.Context, r *bubble.Run) error { return fn(ctx, r.Config()) })
+	return step(schedule.Step{Name: name, Play: func(ctx context.Context, r *schedule.Run) error {
+		return fn(ctx, r.Config())
+	}})
 }
 
 // Invariant is checked after each change. A violation is a finding, also without faults.
 func Invariant(holds func(World) error) Part {
 	return partFunc(func(c *course) error {
-		c.setup.Invariants = append(c.setup.Invariants, func(r *bubble.Run) error { return holds(World{r}) })
+		c.invariants = append(c.invariants, func(r *schedule.Run) error { return holds(World{r}) })
 		return nil
 	})
 }
@@ -147,10 +107,29 @@ func Invariant(holds func(World) error) Part {
 // often than without faults is a finding, unless it repeats an earlier one with the same header Idempotency-Key.
 func External(host string, newHandler func() http.Handler) Part {
 	return partFunc(func(c *course) error {
-		if c.setup.Outside[host] != nil {
+		if c.outside[host] != nil {
 			return fmt.Errorf("the external service %q is given twice", host)
 		}
-		c.setup.Outside[host] = newHandler
+		c.outside[host] = newHandler
+		return nil
+	})
+}
+
+// Command runs a program as the subject, in place of Subject.Start: a manager in any language, or one that does not work
+// in virtual time. Each schedule starts it on a new control plane, a real kube-apiserver, etcd and
+// kube-controller-manager with a stand-in for nodes. A schedule takes about ten seconds of real time. The first one on a
+// machine also builds the control plane, which takes about seven minutes.
+//
+// The program finds the API server by the environment variable KUBECONFIG; the text {kubeconfig} in an argument is
+// replaced by the same path. It has all rights. A crash kills its process group. Services of External are reached by the
+// environment variable HTTP_PROXY.
+func Command(program string, args ...string) Part {
+	return partFunc(func(c *course) error {
+		path, err := live.LookPath(program)
+		if err != nil {
+			return err
+		}
+		c.command = append([]string{path}, args...)
 		return nil
 	})
 }
@@ -193,15 +172,9 @@ func Until(d time.Duration) Part {
 // Faults selects classes of faults: crash, late, lost, error, pause. The default is all of them.
 func Faults(classes ...string) Part {
 	return partFunc(func(c *course) error {
-		for _, class := range classes {
-			kinds, ok := engine.Classes[class]
-			if !ok {
-				return fmt.Errorf("there is no class of faults %q: the classes are %s", class,
-					strings.Join(engine.ClassNames(), ", "))
-			}
-			c.options.Faults = append(c.options.Faults, kinds...)
-		}
-		return nil
+		kinds, err := engine.ParseClasses(classes)
+		c.options.Faults = append(c.options.Faults, kinds...)
+		return err
 	})
 }
 

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,22 +9,26 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver/crd"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/live"
+	"github.com/fairlead-io/fairlead/internal/simulation/schedule"
 	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
 	"github.com/fairlead-io/fairlead/simulate/internal/worker"
 )
 
 // A Subject is the controller under test.
 type Subject struct {
 	// Start does what main does with this configuration: it makes a manager and runs it. It returns when ctx ends. It is
-	// called anew for each schedule, and once more after each crash, and must not use state of earlier calls.
+	// called anew for each schedule, and once more after each crash, and must not use state of earlier calls. Nil with
+	// the option Command.
 	Start func(ctx context.Context, cfg *rest.Config) error
 	// CRDs is a file or a directory with the CustomResourceDefinitions of the subject, as YAML. Empty: none.
 	CRDs string
@@ -78,13 +81,46 @@ func search(t *testing.T, id string, s Subject, parts []Part) (*engine.Report, e
 	if err != nil {
 		return nil, err
 	}
+	var setup bubble.Setup
+	if c.command == nil {
+		if setup, err = c.bubble(s.Start); err != nil {
+			return nil, err
+		}
+	}
 	if child {
-		worker.Serve(t, c.setup)
+		worker.Serve(t, setup)
 		return nil, nil
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
 	defer stop()
-	report, err := c.search(ctx, t, id)
+	o := c.options
+	o.Until = c.until
+	if deadline, ok := t.Deadline(); ok {
+		o.Until = min(o.Until, max(time.Until(deadline)-reserve, time.Second))
+	}
+	if testing.Verbose() {
+		o.Progress = func(line string) { _, _ = fmt.Fprintln(t.Output(), "simulate:", line) }
+	}
+	var plan *engine.Plan
+	if text := os.Getenv(planVariable); text != "" {
+		p, err := engine.ParsePlan(text)
+		if err != nil {
+			return nil, fmt.Errorf("the plan in %s: %w", planVariable, err)
+		}
+		plan = &p
+	}
+	var report *engine.Report
+	if len(c.command) > 0 {
+		report, err = live.Play(ctx, live.Options{
+			Command: c.command, CRDs: c.crds, Steps: c.steps, Invariants: c.invariants, Outside: c.outside,
+			Progress: t.Output(),
+		}, o, plan)
+	} else {
+		o.Workers = runtime.GOMAXPROCS(0)
+		pool := worker.NewPool(t.Name(), id, o.Workers)
+		defer pool.Close()
+		report, err = engine.Play(ctx, pool, o, plan)
+	}
 	if err == nil && c.out != "" {
 		err = engine.Write(c.out, report, names(t))
 	}
@@ -92,72 +128,68 @@ func search(t *testing.T, id string, s Subject, parts []Part) (*engine.Report, e
 }
 
 func names(t *testing.T) engine.Names {
-	return engine.Names{Test: t.Name(), Variable: planVariable, Date: bubble.Date}
+	return engine.Names{Replay: func(plan string) string {
+		return fmt.Sprintf("%s='%s' go test -run '^%s$' .", planVariable, plan, strings.ReplaceAll(t.Name(), "/", "$/^"))
+	}}
 }
 
 // course is what a call of Test plays.
 type course struct {
-	setup   bubble.Setup
-	options engine.Options
-	until   time.Duration
-	out     string // directory of the findings; empty: none
+	steps      []schedule.Step
+	invariants []func(*schedule.Run) error
+	outside    map[string]func() http.Handler // services outside the cluster, by host
+	command    []string                       // instead of Subject.Start; empty: none
+	path       string                         // of the definitions; empty: none
+	crds       []*unstructured.Unstructured   // the definitions
+	options    engine.Options
+	until      time.Duration
+	out        string // directory of the findings; empty: none
 }
 
 func newCourse(s Subject, parts []Part) (*course, error) {
-	if s.Start == nil {
-		return nil, errors.New("the Subject has no Start")
-	}
-	c := &course{setup: bubble.Setup{Start: s.Start, Outside: map[string]func() http.Handler{}}, until: defaultUntil}
+	c := &course{outside: map[string]func() http.Handler{}, until: defaultUntil, path: s.CRDs}
 	c.options.Seed = 1
-	var contents [][]byte
 	if s.CRDs != "" {
-		manifests, err := readManifests(s.CRDs)
-		if err != nil {
+		var err error
+		if c.crds, err = schedule.ReadDefinitions(s.CRDs); err != nil {
 			return nil, fmt.Errorf("cannot read the CustomResourceDefinitions: %w", err)
 		}
-		for _, m := range manifests {
-			contents = append(contents, m.content)
-		}
-		kind := []byte("CustomResourceDefinition")
-		if !slices.ContainsFunc(contents, func(b []byte) bool { return bytes.Contains(b, kind) }) {
-			return nil, fmt.Errorf("there is no CustomResourceDefinition in %s", s.CRDs)
-		}
-	}
-	var err error
-	if c.setup.CRDs, err = crd.New(contents...); err != nil {
-		return nil, fmt.Errorf("cannot use the CustomResourceDefinitions in %s: %w", s.CRDs, err)
 	}
 	for _, p := range parts {
 		if err := p.add(c); err != nil {
 			return nil, err
 		}
 	}
-	if len(c.setup.Steps) == 0 {
+	switch {
+	case s.Start == nil && c.command == nil:
+		return nil, errors.New("the Subject has no Start, and there is no Command")
+	case s.Start != nil && c.command != nil:
+		return nil, errors.New("there are both a Start and a Command")
+	}
+	if len(c.steps) == 0 {
 		return nil, errors.New("the workload has no steps, such as simulate.Apply")
 	}
-	c.options.Steps = len(c.setup.Steps)
+	c.options.Steps = len(c.steps)
 	return c, nil
 }
 
-func (c *course) search(ctx context.Context, t *testing.T, id string) (*engine.Report, error) {
-	o := c.options
-	o.Workers, o.Until = runtime.GOMAXPROCS(0), c.until
-	if deadline, ok := t.Deadline(); ok {
-		o.Until = min(o.Until, max(time.Until(deadline)-reserve, time.Second))
-	}
-	if testing.Verbose() {
-		o.Progress = func(line string) { _, _ = fmt.Fprintln(t.Output(), "simulate:", line) }
-	}
-	pool := worker.NewPool(t.Name(), id, o.Workers)
-	defer pool.Close()
-	if text := os.Getenv(planVariable); text != "" {
-		p, err := engine.ParsePlan(text)
+// bubble returns what the driver in virtual time needs.
+func (c *course) bubble(start func(context.Context, *rest.Config) error) (bubble.Setup, error) {
+	var contents [][]byte
+	for _, u := range c.crds {
+		b, err := u.MarshalJSON()
 		if err != nil {
-			return nil, fmt.Errorf("the plan in %s: %w", planVariable, err)
+			return bubble.Setup{}, err
 		}
-		return engine.Replay(ctx, pool, o, p)
+		contents = append(contents, b)
 	}
-	return engine.Search(ctx, pool, o)
+	crds, err := crd.New(contents...)
+	if err != nil {
+		return bubble.Setup{}, fmt.Errorf("cannot use the CustomResourceDefinitions in %s: %w", c.path, err)
+	}
+	return bubble.Setup{
+		Start: start, CRDs: crds, Steps: c.steps, Invariants: c.invariants, Outside: c.outside,
+	}, nil
 }
 
 // randomSeed is for option Seed(0).

@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 	"github.com/fairlead-io/fairlead/simulate"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
 )
 
 func web() *unstructured.Unstructured {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
+	"github.com/fairlead-io/fairlead/internal/simulation/schedule"
 )
 
 // World is the present state of a run, for conditions and invariants.
@@ -15,7 +15,7 @@ import (
 // An object is named "resource/name" or "resource/namespace/name", such as "pods/web-0" or "deployments.apps/prod/web".
 // The namespace defaults to default. The resource can be a plural, a singular, a short name or a kind. A name that
 // cannot be resolved is a mistake of the test, and panics.
-type World struct{ run *bubble.Run }
+type World struct{ run *schedule.Run }
 
 // Object returns a copy of an object, or nil if it does not exist.
 func (w World) Object(object string) *unstructured.Unstructured {
@@ -49,25 +49,3 @@ func (w World) Calls() map[string]int { return w.run.Calls() }
 
 // Elapsed returns the virtual time since the start of the run.
 func (w World) Elapsed() time.Duration { return w.run.Elapsed() }
-
-func (w World) conditionTrue(object, conditionType string) error {
-	u := w.Object(object)
-	if u == nil {
-		return fmt.Errorf("%s does not exist", object)
-	}
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, c := range conditions {
-		m, ok := c.(map[string]any)
-		if !ok || m["type"] != conditionType {
-			continue
-		}
-		if g, ok := m["observedGeneration"].(int64); ok && g < u.GetGeneration() {
-			return fmt.Errorf("the condition %s is that of generation %d, not %d", conditionType, g, u.GetGeneration())
-		}
-		if m["status"] != "True" {
-			return fmt.Errorf("the condition %s is %v: %v", conditionType, m["status"], m["message"])
-		}
-		return nil
-	}
-	return fmt.Errorf("there is no condition %s", conditionType)
-}

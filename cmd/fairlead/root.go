@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/controller"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/explain"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/op"
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/simulate"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/up"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/watch"
 )
@@ -101,6 +102,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		explain.NewWhyCommand(s),
 		newCRDsCommand(s),
 		newNewCommand(s),
+		simulate.NewCommand(s),
 	)
 	return root
 }

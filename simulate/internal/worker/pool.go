@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
 )
 
 // variable is the environment variable that tells a child which test it serves.

@@ -44,6 +44,20 @@ func ClassNames() []string {
 	return names
 }
 
+// ParseClasses returns the faults of some classes. Without a class, it returns nil.
+func ParseClasses(classes []string) ([]FaultKind, error) {
+	var out []FaultKind
+	for _, class := range classes {
+		kinds, ok := Classes[class]
+		if !ok {
+			return nil, fmt.Errorf("there is no class of faults %q: the classes are %s", class,
+				strings.Join(ClassNames(), ", "))
+		}
+		out = append(out, kinds...)
+	}
+	return out, nil
+}
+
 // A Fault is one fault at one moment. It happens once in a run.
 type Fault struct {
 	Kind FaultKind `json:"kind"`

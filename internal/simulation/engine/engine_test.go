@@ -162,8 +162,8 @@ func TestSearchFindsPairs(t *testing.T) {
 	if f.Shown != replays || r.Pairs == 0 || r.Planned == 0 || r.Played != r.Planned+r.Pairs {
 		t.Errorf("the report is %+v", r)
 	}
-	text := Text(r, Names{Test: "TestX/y", Variable: "V"})
-	_, plan, _ := strings.Cut(text, "V='")
+	text := Text(r, Names{Replay: func(plan string) string { return "play '" + plan + "'" }})
+	_, plan, _ := strings.Cut(text, "play '")
 	plan, _, _ = strings.Cut(plan, "'")
 	again, err := ParsePlan(plan)
 	if err != nil || again.key() != f.Plan.key() || again.Seed != f.Plan.Seed {

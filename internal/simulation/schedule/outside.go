@@ -1,4 +1,4 @@
-package bubble
+package schedule
 
 import (
 	"fmt"
@@ -67,7 +67,7 @@ func (o *outside) serve(r *http.Request, h http.Handler, body []byte) *http.Resp
 type caller struct {
 	*wire
 	outside *outside
-	process *process
+	process *Process
 }
 
 // RoundTrip implements http.RoundTripper.

@@ -1,4 +1,4 @@
-package bubble
+package schedule
 
 import (
 	"context"
@@ -10,7 +10,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
 var (
@@ -27,15 +30,18 @@ type wire struct {
 	gates *gates
 	turn  chan struct{} // holds a token while a write is in the server, so that changes belong to one write
 	touch func(request) // writes to an object as another client
+
+	stored  func(context.Context, schema.GroupResource, *http.Response) // see Options; may be nil
+	reached func(context.Context, schema.GroupResource, string)         // see Options; may be nil
 }
 
-// transport sends the requests of one process to the model server. If that is a process of the subject, the faults of
+// transport sends the requests of one process to the API server. If that is a process of the subject, the faults of
 // the plan happen here.
 type transport struct {
 	*wire
 	inner   http.RoundTripper
 	actor   string
-	process *process // nil: not the subject
+	process *Process // nil: not the subject
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -72,6 +78,9 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 	opened := time.Now()
 	resp, err := t.inner.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusOK {
+		if t.reached != nil {
+			resp.Body = newFrames(resp.Body, func(version string) { t.reached(r.Context(), q.resource, version) })
+		}
 		resp.Body = &lateBody{resp.Body, r.Context().Done(), t.gates, kind, opened, t.process}
 	}
 	return resp, err
@@ -86,10 +95,15 @@ func (t *transport) plain(r *http.Request, q request) (*http.Response, error) {
 			return nil, err
 		}
 		m := engine.Moment{Verb: q.verb, Object: t.rec.ref(q, q.nameIn(r, body)), Subresource: q.subresource}
-		return t.send(r, t.actor, m, nil, t.inner.RoundTrip)
+		return t.send(r, t.actor, m, nil, t.store(q))
 	}
 	if !isEvent(q.resource) {
 		t.rec.lock()
+		body, err := content(r)
+		if err != nil {
+			return nil, err
+		}
+		t.process.writesLease(types.NamespacedName{Namespace: q.namespace, Name: q.nameIn(r, body)})
 	}
 	if err := t.process.resumed(r.Context().Done()); err != nil {
 		return nil, err
@@ -108,13 +122,24 @@ func (t *transport) write(r *http.Request, q request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.deliver(r, t.process, q, q.nameIn(r, body), body, func() { t.touch(q) }, t.inner.RoundTrip)
+	return t.deliver(r, t.process, q, q.nameIn(r, body), body, func() { t.touch(q) }, t.store(q))
+}
+
+// store returns the function that sends a write. It returns when the change has been recorded.
+func (t *transport) store(q request) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		resp, err := t.inner.RoundTrip(r)
+		if err == nil && t.stored != nil && resp.StatusCode < 300 {
+			t.stored(r.Context(), q.resource, resp)
+		}
+		return resp, err
+	}
 }
 
 // deliver plays the faults of a write, and has it sent by send if no fault prevents that. The write waits before it
 // gets its number, so that writes of several goroutines at the same time are numbered in an order that follows from the
 // seed and from what they write.
-func (w *wire) deliver(r *http.Request, p *process, q request, name string, body []byte, touch func(),
+func (w *wire) deliver(r *http.Request, p *Process, q request, name string, body []byte, touch func(),
 	send func(*http.Request) (*http.Response, error),
 ) (*http.Response, error) {
 	ctx := r.Context()

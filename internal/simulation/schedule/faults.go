@@ -1,9 +1,9 @@
-package bubble
+package schedule
 
 import (
 	"time"
 
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
 // injector holds the faults of a plan. Each happens once. Its methods need the lock of the recorder.

@@ -25,8 +25,11 @@ type Options struct {
 	Faults    []FaultKind   // default: all, in the order of Classes
 	Kinds     []string      // resources whose moments are used; default: all
 	Ignore    []string      // paths that are not compared
-	Steps     int           // number of steps of the workload
-	Workers   int           // schedules at the same time; default 1
+	// Late is how long watches are late. It has to be longer than the usual back-off of a controller, so that the
+	// controller acts on its old cache. Default: 10 s.
+	Late    time.Duration
+	Steps   int // number of steps of the workload
+	Workers int // schedules at the same time; default 1
 	// Progress is called now and then with a line of text.
 	Progress func(string)
 }
@@ -71,6 +74,14 @@ type NotJudgedError struct{ Reason string }
 
 func (e *NotJudgedError) Error() string { return "could not be judged: " + e.Reason }
 
+// Play replays a plan, or searches if there is none.
+func Play(ctx context.Context, d Driver, o Options, plan *Plan) (*Report, error) {
+	if plan != nil {
+		return Replay(ctx, d, o, *plan)
+	}
+	return Search(ctx, d, o)
+}
+
 // Search plays the workload without faults, then every single fault at every moment, then random pairs. It stops after
 // the single faults if it has found anything. If ctx ends, it returns the report so far.
 func Search(ctx context.Context, d Driver, o Options) (*Report, error) {
@@ -80,9 +91,10 @@ func Search(ctx context.Context, d Driver, o Options) (*Report, error) {
 			s.o.Faults = append(s.o.Faults, Classes[class]...)
 		}
 	}
-	if s.o.Workers < 1 {
-		s.o.Workers = 1
+	if s.o.Late == 0 {
+		s.o.Late = late
 	}
+	s.o.Workers = max(s.o.Workers, 1)
 	err := s.run(ctx)
 	s.report.Elapsed = time.Since(s.start)
 	s.report.Interrupted = ctx.Err() != nil
@@ -119,7 +131,7 @@ func (s *search) run(ctx context.Context) error {
 		}}
 		return nil
 	}
-	single := Single(ref, s.o.Faults, s.o.Kinds)
+	single := Single(ref, s.o.Faults, s.o.Late, s.o.Kinds)
 	s.report.Planned = len(single)
 	if len(single) == 0 {
 		return &NotJudgedError{"the subject wrote nothing and nothing that it watches changed, so there is no moment for a " +

@@ -8,11 +8,9 @@ import (
 	"time"
 )
 
-// Names are the names of a run that the report shows.
+// Names are texts that depend on how the search was started.
 type Names struct {
-	Test     string    // name of the Go test
-	Variable string    // environment variable that replays a plan
-	Date     time.Time // at which each run begins
+	Replay func(plan string) string // returns the command that replays a plan in JSON
 }
 
 // ParsePlan reads a plan as a report shows it.
@@ -80,8 +78,7 @@ func writeFinding(b *strings.Builder, number int, f Finding, n Names) {
 		fmt.Fprintf(b, "  fault:  %s\n", fault)
 	}
 	course(b, f)
-	fmt.Fprintf(b, "  replay: %s='%s' go test -run '^%s$' .\n\n", n.Variable, planText(f.Plan),
-		strings.ReplaceAll(n.Test, "/", "$/^"))
+	fmt.Fprintf(b, "  replay: %s\n\n", n.Replay(planText(f.Plan)))
 }
 
 // course shows the events around the fault.

@@ -1,4 +1,4 @@
-package bubble
+package schedule
 
 import (
 	"context"
@@ -45,7 +45,7 @@ type lateBody struct {
 	gates  *gates
 	kind   string
 	opened time.Time
-	of     *process
+	of     *Process
 }
 
 func (b *lateBody) Read(p []byte) (int, error) {

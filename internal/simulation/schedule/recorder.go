@@ -1,4 +1,4 @@
-package bubble
+package schedule
 
 import (
 	"fmt"
@@ -12,25 +12,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/simulate/internal/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
-// key identifies an object.
-type key struct {
+// objectKey identifies an object.
+type objectKey struct {
 	resource        schema.GroupResource
 	namespace, name string
 }
 
-// recorder keeps the present objects and the trace. The model server reports each change to it, and each transport each
-// write. It is safe for concurrent use.
+// recorder keeps the present objects and the trace. The driver reports each change to it, and each transport each write.
+// It is safe for concurrent use.
 type recorder struct {
-	start time.Time
+	start      time.Time
+	concurrent bool // other changes may happen while a write is in progress
 
 	mu      sync.Mutex
 	normal  *engine.Normalizer
 	faults  *injector
-	objects map[key]*unstructured.Unstructured
-	hashes  map[key]string // of normalized content
+	objects map[objectKey]*unstructured.Unstructured
+	hashes  map[objectKey]string // of normalized content
 	trace   []engine.Event
 	numbers map[engine.Moment]int // writes of the subject, without their number
 	writing int                   // index in trace of the write in progress; -1: none
@@ -49,21 +50,21 @@ func newRecorder(faults *injector) *recorder {
 	now := time.Now()
 	return &recorder{
 		start: now, last: now, normal: engine.NewNormalizer(), faults: faults,
-		objects: map[key]*unstructured.Unstructured{}, hashes: map[key]string{}, numbers: map[engine.Moment]int{},
+		objects: map[objectKey]*unstructured.Unstructured{}, hashes: map[objectKey]string{}, numbers: map[engine.Moment]int{},
 		counts:  map[string]int{},
 		writing: -1, changed: make(chan struct{}), requests: map[string][]time.Time{}, watched: map[string]bool{},
 	}
 }
 
-// OnChange takes a change from the model server, before any watch sends it.
-func (r *recorder) OnChange(c apiserver.Change) {
+// onChange takes a change, before any watch of the subject shows it.
+func (r *recorder) onChange(c apiserver.Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	obj := c.New
 	if obj == nil {
 		obj = c.Old
 	}
-	k := key{c.Resource.GVR().GroupResource(), obj.GetNamespace(), obj.GetName()}
+	k := objectKey{c.Resource.GVR().GroupResource(), obj.GetNamespace(), obj.GetName()}
 	if c.New == nil {
 		delete(r.objects, k)
 	} else {
@@ -94,21 +95,25 @@ func (r *recorder) OnChange(c apiserver.Change) {
 	r.last = time.Now()
 	r.counts[m.Object]++
 	r.most = max(r.most, r.counts[m.Object])
-	e := r.event()
+	e := r.event(m.Object)
 	e.Changed, e.Diff = m, engine.Summary(before, after, 3)
 	if text := r.faults.change(m); text != "" {
 		e.Fault = text
 	}
 }
 
-// event returns the event of the write in progress, if it has no change yet, or a new one.
-func (r *recorder) event() *engine.Event {
-	if r.writing >= 0 && r.trace[r.writing].Changed == (engine.Moment{}) {
-		return &r.trace[r.writing]
-	}
+// event returns the event of the write in progress, if that has no change yet and may have led to this one, or a new
+// event.
+func (r *recorder) event(object string) *engine.Event {
 	actor := "cluster"
 	if r.writing >= 0 {
-		actor = r.trace[r.writing].Actor
+		switch w := &r.trace[r.writing]; {
+		case r.concurrent && w.Write.Object != object:
+		case w.Changed == (engine.Moment{}):
+			return w
+		default:
+			actor = w.Actor
+		}
 	}
 	r.trace = append(r.trace, engine.Event{At: time.Since(r.start), Actor: actor})
 	return &r.trace[len(r.trace)-1]
@@ -167,11 +172,16 @@ func (r *recorder) mark(actor string, m engine.Moment, text string) {
 	r.trace = append(r.trace, engine.Event{At: time.Since(r.start), Actor: actor, Write: m, Fault: text})
 }
 
+// remembered is how long requests are remembered. No window is longer.
+const remembered = time.Minute
+
 // request counts a request of the subject that is neither a watch nor about a lock.
 func (r *recorder) request(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.requests[text] = append(r.requests[text], time.Now())
+	now, times := time.Now(), r.requests[text]
+	old, _ := slices.BinarySearchFunc(times, now.Add(-remembered), time.Time.Compare)
+	r.requests[text] = append(times[old:], now)
 }
 
 // watch records that the subject watches a kind.
@@ -188,8 +198,7 @@ func (r *recorder) lock() {
 	r.leads = true
 }
 
-// busy returns the requests that the subject has made more than once a second in the last window, and forgets older
-// ones.
+// busy returns the requests that the subject has made more than once a second in the last window.
 func (r *recorder) busy(window time.Duration) []engine.Repeat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,14 +206,20 @@ func (r *recorder) busy(window time.Duration) []engine.Repeat {
 	var out []engine.Repeat
 	for text, times := range r.requests {
 		i, _ := slices.BinarySearchFunc(times, since, time.Time.Compare)
-		times = times[i:]
-		r.requests[text] = times
-		if n := len(times); n > int(window/time.Second) {
+		if n := len(times) - i; n > int(window/time.Second) {
 			out = append(out, engine.Repeat{Request: text, Times: n, Within: window})
 		}
 	}
 	slices.SortFunc(out, func(a, b engine.Repeat) int { return strings.Compare(a.Request, b.Request) })
 	return out
+}
+
+// report adds to the outcome what has been recorded beside the objects.
+func (r *recorder) report(out *engine.Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out.Reached, out.Trace, out.Broken = r.faults.reached, slices.Clone(r.trace), slices.Clone(r.broken)
+	out.Watched, out.Leads = slices.Sorted(maps.Keys(r.watched)), r.leads
 }
 
 // forget drops the trace so far.
@@ -238,7 +253,7 @@ func (r *recorder) next() <-chan struct{} {
 }
 
 // object returns a copy of an object, or nil.
-func (r *recorder) object(k key) *unstructured.Unstructured {
+func (r *recorder) object(k objectKey) *unstructured.Unstructured {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o := r.objects[k]; o != nil {
@@ -269,7 +284,7 @@ func (r *recorder) state() engine.State {
 	defer r.mu.Unlock()
 	out := engine.State{}
 	keys := slices.SortedFunc(maps.Keys(r.objects),
-		func(a, b key) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		func(a, b objectKey) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	for _, k := range keys {
 		o := r.objects[k]
 		if isLock(k.resource, o) || isEvent(k.resource) {

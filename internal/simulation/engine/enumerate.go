@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// late is how long watches are late. It is longer than the usual back-off of a controller, so that the controller
-	// acts on its old cache.
+	// late is the default of Options.Late.
 	late = 10 * time.Second
 	// pause is longer than the usual lease of a leader, 15 s.
 	pause = 40 * time.Second
@@ -71,9 +70,9 @@ func common(runs []*Outcome, pick func(Event) (Moment, bool)) []Moment {
 	return slices.DeleteFunc(order, func(m Moment) bool { return count[m] < len(runs) })
 }
 
-// Single returns all plans with one fault of the given kinds, those of writes first. If only has elements, it keeps
-// moments of these resources.
-func Single(ref *Reference, kinds []FaultKind, only []string) []Plan {
+// Single returns all plans with one fault of the given kinds, those of writes first. Watches are late by late. If only
+// has elements, it keeps moments of these resources.
+func Single(ref *Reference, kinds []FaultKind, late time.Duration, only []string) []Plan {
 	var out []Plan
 	add := func(f Fault) { out = append(out, Plan{Faults: []Fault{f}}) }
 	for _, kind := range kinds {

@@ -1,4 +1,4 @@
-package simulate
+package schedule
 
 import (
 	"bytes"
@@ -49,8 +49,8 @@ func readManifests(path string) ([]manifest, error) {
 	return out, nil
 }
 
-// readObjects reads the objects of a file or a directory.
-func readObjects(path string) ([]*unstructured.Unstructured, error) {
+// ReadObjects reads the objects of a file or a directory.
+func ReadObjects(path string) ([]*unstructured.Unstructured, error) {
 	manifests, err := readManifests(path)
 	if err != nil {
 		return nil, err
@@ -78,4 +78,19 @@ func readObjects(path string) ([]*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("there is no object in %s", path)
 	}
 	return out, nil
+}
+
+// ReadDefinitions returns the CustomResourceDefinitions of a file or a directory.
+func ReadDefinitions(path string) ([]*unstructured.Unstructured, error) {
+	objects, err := ReadObjects(path)
+	if err != nil {
+		return nil, err
+	}
+	objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool {
+		return u.GetKind() != "CustomResourceDefinition"
+	})
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("there is no CustomResourceDefinition in %s", path)
+	}
+	return objects, nil
 }

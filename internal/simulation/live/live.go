@@ -1,0 +1,194 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	groups "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
+	"github.com/fairlead-io/fairlead/internal/simulation/schedule"
+)
+
+const (
+	// late is how long a watch is late.
+	late = 4 * time.Second
+	// limit bounds one schedule.
+	limit = 10 * time.Minute
+)
+
+// pace counts real time. A back-off of usual controllers takes 20 s only after a dozen failures in a row.
+var pace = schedule.Pace{
+	Calm: 20 * time.Second, Reference: 8 * time.Second, Brief: 3 * time.Second, TooLong: 3 * time.Minute,
+	Window: 10 * time.Second, Poll: time.Second,
+}
+
+// Options configure a Driver.
+type Options struct {
+	Command    []string                     // program and arguments; {kubeconfig} in an argument is replaced by a path
+	CRDs       []*unstructured.Unstructured // definitions of the subject's kinds
+	Steps      []schedule.Step
+	Invariants []func(*schedule.Run) error
+	Outside    map[string]func() http.Handler // by host; the subject reaches them by HTTP_PROXY
+	// Progress receives lines about the build of the control plane.
+	Progress io.Writer
+}
+
+// Driver plays schedules on a real control plane. It implements engine.Driver. It plays one at a time, since two
+// subjects on one machine would use the same ports.
+type Driver struct {
+	o       Options
+	dir     string
+	planes  *supply
+	playing sync.Mutex
+}
+
+// Play replays a plan, or searches if there is none. When it returns, all processes have ended, and no file is left.
+func Play(ctx context.Context, o Options, s engine.Options, plan *engine.Plan) (report *engine.Report, err error) {
+	d, err := NewDriver(o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	s.Workers, s.Late = 1, late
+	return engine.Play(ctx, d, s, plan)
+}
+
+// NewDriver returns a driver, which the caller has to close.
+func NewDriver(o Options) (*Driver, error) {
+	dir, err := os.MkdirTemp("", "simulate-")
+	if err != nil {
+		return nil, err
+	}
+	return &Driver{o: o, dir: dir, planes: newSupply(o.CRDs, o.Progress)}, nil
+}
+
+// Close ends all control planes, and removes all files.
+func (d *Driver) Close() error {
+	d.planes.close()
+	return os.RemoveAll(d.dir)
+}
+
+// Play implements engine.Driver.
+func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
+	d.playing.Lock()
+	defer d.playing.Unlock()
+	plane, err := d.planes.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer plane.close()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the schedule took more than %s", limit))
+	defer cancel()
+	run, err := schedule.New(schedule.Options{
+		Plan: p, Want: want, Pace: pace, Invariants: d.o.Invariants, Outside: d.o.Outside, Config: plane.config,
+		Resources: func() []apiserver.Resource { return plane.resources }, Idle: func() bool { return true },
+		Stored:  func(ctx context.Context, res groups.GroupResource, resp *http.Response) { plane.stored(ctx, res, resp) },
+		Reached: plane.follower.reached,
+	})
+	if err != nil {
+		return nil, err
+	}
+	plane.follower.attach(run.OnChange)
+	run.Forget()
+	target, err := url.Parse(plane.config.Host)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := rest.TransportFor(plane.config)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := kubernetes.NewForConfig(plane.config)
+	if err != nil {
+		return nil, err
+	}
+	programs := &program{command: d.o.Command, outside: len(d.o.Outside) > 0, dir: d.dir}
+	var printed output
+	var requests atomic.Int64
+	out, err := run.Play(ctx, &schedule.Subject{WaitForEnd: true, Start: func(own context.Context, of *schedule.Process) error {
+		api := run.Transport(of, roundTripper(func(r *http.Request) (*http.Response, error) {
+			requests.Add(1)
+			return inner.RoundTrip(r)
+		}))
+		proxy, err := newProxy(target, api, of.Client.Transport)
+		if err != nil {
+			return err
+		}
+		err = programs.run(own, proxy.address, &printed, of.OnSuspend)
+		proxy.close()
+		if ctx.Err() == nil { // as if the lease had expired, so that the next process need not wait for that
+			for _, lease := range of.Leases() {
+				_ = clients.CoordinationV1().Leases(lease.Namespace).Delete(ctx, lease.Name, metav1.DeleteOptions{})
+			}
+		}
+		return err
+	}}, d.o.Steps)
+	if err == nil {
+		err = plane.follower.failure()
+	}
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil && out.Stuck != nil && want == nil {
+		if requests.Load() == 0 {
+			out.Stuck.Reason += "\nthe subject has sent no request to the API server at $KUBECONFIG"
+		}
+		out.Stuck.Reason += printed.String()
+	}
+	return out, err
+}
+
+// stored waits until the change of a write has been seen.
+func (p *plane) stored(ctx context.Context, res groups.GroupResource, resp *http.Response) {
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
+	var answer struct {
+		metav1.PartialObjectMetadata
+		Details struct {
+			UID string `json:"uid"`
+		} `json:"details"`
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return
+	}
+	if resp.Request.Method != http.MethodDelete {
+		p.follower.reached(ctx, res, answer.ResourceVersion)
+		return
+	}
+	if answer.UID == "" {
+		answer.UID = types.UID(answer.Details.UID)
+	}
+	p.follower.ended(ctx, answer.UID)
+}
+
+// failing is the end of a body that could not be read: err, or io.EOF if that is nil.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	return 0, io.EOF
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

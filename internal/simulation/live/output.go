@@ -1,0 +1,44 @@
+package live
+
+import (
+	"strings"
+	"sync"
+)
+
+const (
+	kept  = 64 << 10 // bytes of the output that are kept
+	lines = 15       // of them are shown
+)
+
+// output keeps the end of what a process prints. It is safe for concurrent use.
+type output struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(p)
+	if len(p) > kept {
+		p = p[len(p)-kept:]
+	}
+	o.b = append(o.b, p...)
+	if len(o.b) > 2*kept {
+		o.b = append(o.b[:0], o.b[len(o.b)-kept:]...)
+	}
+	return n, nil
+}
+
+// String returns a text with the last lines, or an empty one.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text := strings.TrimSpace(string(o.b))
+	if text == "" {
+		return ""
+	}
+	all := strings.Split(text, "\n")
+	all = all[max(0, len(all)-lines):]
+	return "\nits output ends with:\n  " + strings.Join(all, "\n  ")
+}

@@ -1,0 +1,227 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/cluster"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+)
+
+// plane is a control plane with the kinds of the subject. A follower knows its objects.
+type plane struct {
+	cluster   *cluster.Cluster
+	config    *rest.Config
+	resources []apiserver.Resource
+	follower  *follower
+
+	cancel    context.CancelFunc
+	following sync.WaitGroup
+}
+
+// settled is how long a new control plane must change nothing before it is used.
+const settled = 500 * time.Millisecond
+
+// newPlane starts a control plane. ctx bounds the start.
+func newPlane(ctx context.Context, crds []*unstructured.Unstructured, progress io.Writer) (*plane, error) {
+	c, err := cluster.Start(ctx, cluster.Options{ControllerManager: true, Kubelet: true, Progress: progress})
+	if err != nil {
+		return nil, fmt.Errorf("cannot start a control plane: %w", err)
+	}
+	follow, cancel := context.WithCancel(context.Background())
+	p := &plane{cluster: c, config: c.Config(), cancel: cancel}
+	p.config.QPS, p.config.WarningHandler = -1, rest.NoWarnings{}
+	if err := p.prepare(ctx, follow, crds); err != nil {
+		p.close()
+		return nil, fmt.Errorf("cannot prepare a control plane: %w", err)
+	}
+	return p, nil
+}
+
+func (p *plane) close() {
+	p.cancel()
+	p.following.Wait()
+	p.cluster.Stop()
+}
+
+func (p *plane) prepare(ctx, follow context.Context, crds []*unstructured.Unstructured) error {
+	client, err := dynamic.NewForConfig(p.config)
+	if err != nil {
+		return err
+	}
+	if err := install(ctx, client, crds); err != nil {
+		return err
+	}
+	if p.resources, err = served(p.config); err != nil {
+		return err
+	}
+	p.follower = newFollower(client)
+	var lists sync.WaitGroup
+	for _, res := range p.resources {
+		if !followed(res) {
+			continue
+		}
+		lists.Add(1)
+		p.following.Go(func() { p.follower.follow(follow, res, lists.Done) })
+	}
+	lists.Wait()
+	// A pod needs the service account, and the namespace controller writes the other object last.
+	err = p.follower.until(ctx, func() bool {
+		return p.follower.has("serviceaccounts", "default", "default") &&
+			p.follower.has("configmaps", "default", "kube-root-ca.crt")
+	})
+	if err != nil {
+		return fmt.Errorf("the namespace default has no service account: %w", err)
+	}
+	if err := p.follower.quiet(ctx, settled); err != nil {
+		return err
+	}
+	return p.follower.failure()
+}
+
+// install creates definitions and waits until they are served.
+func install(ctx context.Context, client dynamic.Interface, crds []*unstructured.Unstructured) error {
+	of := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	})
+	for _, crd := range crds {
+		if _, err := of.Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("cannot create the CustomResourceDefinition %s: %w", crd.GetName(), err)
+		}
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for _, crd := range crds {
+		for {
+			u, err := of.Get(ctx, crd.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if status, _ := condition(u, "Established"); status == "True" {
+				break
+			}
+			if status, message := condition(u, "NamesAccepted"); status == "False" {
+				return fmt.Errorf("the API server does not accept the CustomResourceDefinition %s: %s", crd.GetName(), message)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// condition returns status and message of a condition.
+func condition(u *unstructured.Unstructured, of string) (status, message string) {
+	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range all {
+		if m, ok := c.(map[string]any); ok && m["type"] == of {
+			status, _ = m["status"].(string)
+			message, _ = m["message"].(string)
+		}
+	}
+	return status, message
+}
+
+// served returns the resources of an API server in their preferred versions.
+func served(cfg *rest.Config) ([]apiserver.Resource, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := client.ServerPreferredResources()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read what the API server serves: %w", err)
+	}
+	var out []apiserver.Resource
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list.APIResources {
+			if strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "watch") {
+				continue
+			}
+			out = append(out, apiserver.Resource{
+				Group: gv.Group, Version: gv.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced,
+				Singular: r.SingularName, ShortNames: r.ShortNames,
+			})
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("the API server serves nothing")
+	}
+	return out, nil
+}
+
+// followed reports whether the objects of a resource count. Addresses that the API server chooses are different in each
+// run, and leases and events are no state.
+func followed(res apiserver.Resource) bool {
+	switch res.Resource {
+	case "events", "leases", "ipaddresses", "nodes", "csinodes":
+		return false
+	}
+	return true
+}
+
+// supply prepares control planes until ctx ends, one ahead of what is taken.
+type supply struct {
+	ready  chan prepared
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+type prepared struct {
+	plane *plane
+	err   error
+}
+
+func newSupply(crds []*unstructured.Unstructured, progress io.Writer) *supply {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &supply{ready: make(chan prepared), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		for ctx.Err() == nil {
+			p, err := newPlane(ctx, crds, progress)
+			select {
+			case s.ready <- prepared{p, err}:
+			case <-ctx.Done():
+				if err == nil {
+					p.close()
+				}
+			}
+		}
+	}()
+	return s
+}
+
+// take returns a control plane that the caller has to close.
+func (s *supply) take(ctx context.Context) (*plane, error) {
+	select {
+	case p := <-s.ready:
+		return p.plane, p.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (s *supply) close() {
+	s.cancel()
+	<-s.done
+}

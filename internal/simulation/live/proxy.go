@@ -1,0 +1,91 @@
+package live
+
+import (
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// proxy serves the API server, and the services outside the cluster, to one process of the subject.
+type proxy struct {
+	address string
+	server  *http.Server
+	done    chan struct{}
+}
+
+// newProxy serves requests with the path of a resource by api, and those to other hosts by outside.
+func newProxy(target *url.URL, api, outside http.RoundTripper) (*proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	toAPI := reverse(api, func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		// The proxy acts with the rights of an administrator, and must be able to read what the subject receives.
+		r.Out.Header.Del("Authorization")
+		r.Out.Header.Del("Accept-Encoding")
+		readable(r.Out.Header)
+	})
+	toOutside := reverse(outside, func(r *httputil.ProxyRequest) { r.Out.URL = r.In.URL })
+	p := &proxy{address: l.Addr().String(), done: make(chan struct{})}
+	p.server = &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          log.New(io.Discard, "", 0),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodConnect:
+				http.Error(w, "services outside the cluster are reached at http URLs only", http.StatusNotImplemented)
+			case r.URL.IsAbs():
+				toOutside.ServeHTTP(w, r)
+			default:
+				toAPI.ServeHTTP(w, r)
+			}
+		}),
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.server.Serve(l)
+	}()
+	return p, nil
+}
+
+// close ends all connections. It returns when no request is in progress.
+func (p *proxy) close() {
+	_ = p.server.Close()
+	<-p.done
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = p.server.Shutdown(ctx)
+}
+
+// reverse returns a handler that sends requests with a transport. An error of the transport breaks the connection.
+func reverse(t http.RoundTripper, rewrite func(*httputil.ProxyRequest)) http.Handler {
+	return &httputil.ReverseProxy{
+		Transport: t, Rewrite: rewrite, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+}
+
+// readable asks for JSON instead of binary encodings.
+func readable(h http.Header) {
+	var kept []string
+	for _, value := range h.Values("Accept") {
+		for _, media := range strings.Split(value, ",") {
+			if media = strings.TrimSpace(media); !strings.HasPrefix(media, "application/vnd.kubernetes.protobuf") &&
+				!strings.HasPrefix(media, "application/cbor") && media != "" {
+				kept = append(kept, media)
+			}
+		}
+	}
+	if !slices.ContainsFunc(kept, func(m string) bool { return strings.Contains(m, "json") || m == "*/*" }) {
+		kept = append(kept, "application/json")
+	}
+	h.Set("Accept", strings.Join(kept, ", "))
+}

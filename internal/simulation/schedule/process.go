@@ -1,0 +1,87 @@
+package schedule
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Process is one process of the subject. It is safe for concurrent use.
+type Process struct {
+	// Client reaches the services outside the cluster.
+	Client *http.Client
+
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	dead   bool
+	paused time.Time           // until then
+	freeze func(time.Duration) // suspends the program, if that is not this one
+	spared bool                // it has been suspended, so that it may end by itself
+	leases []types.NamespacedName
+}
+
+// OnSuspend calls freeze when the process is to be suspended for a time. freeze must not block.
+func (p *Process) OnSuspend(freeze func(time.Duration)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.freeze = freeze
+}
+
+// Leases returns the leases to which the process has written.
+func (p *Process) Leases() []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.leases)
+}
+
+func (p *Process) writesLease(name types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.leases, name) {
+		p.leases = append(p.leases, name)
+	}
+}
+
+func (p *Process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+// kill ends the process as SIGKILL does: from now on it reaches nothing. Its context ends, and its requests fail.
+func (p *Process) kill() {
+	p.mu.Lock()
+	p.dead = true
+	p.mu.Unlock()
+	p.cancel()
+}
+
+// suspend holds all writes and watches of the process.
+func (p *Process) suspend(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused, p.spared = time.Now().Add(d), true
+	if p.freeze != nil {
+		p.freeze(d)
+	}
+}
+
+// resumed waits until the process is not suspended any more.
+func (p *Process) resumed(done <-chan struct{}) error {
+	for {
+		p.mu.Lock()
+		d := time.Until(p.paused)
+		p.mu.Unlock()
+		if d <= 0 {
+			return nil
+		}
+		if err := sleep(done, d); err != nil {
+			return err
+		}
+	}
+}

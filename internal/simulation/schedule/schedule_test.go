@@ -1,0 +1,66 @@
+package schedule
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The verb and the object of a request follow from its URL.
+func TestParse(t *testing.T) {
+	for _, tt := range []struct{ method, url, want string }{
+		{"GET", "/api/v1/namespaces/a/pods/b", "get pods a/b "},
+		{"GET", "/api/v1/pods?watch=true", "watch pods / "},
+		{"GET", "/apis/apps/v1/namespaces/a/deployments", "list deployments.apps a/ "},
+		{"GET", "/api/v1/namespaces/a", "get namespaces /a "},
+		{"PUT", "/api/v1/namespaces/a/status", "update namespaces /a status"},
+		{"PUT", "/api/v1/namespaces/a/finalize", "update namespaces /a finalize"},
+		{"POST", "/api/v1/namespaces/a/pods/b/eviction", "create pods a/b eviction"},
+		{"DELETE", "/api/v1/namespaces/a/pods", "deletecollection pods a/ "},
+		{"GET", "/apis/apps/v1", ""},
+		{"GET", "/version", ""},
+	} {
+		q, ok := parse(httptest.NewRequest(tt.method, tt.url, nil))
+		got := ""
+		if ok {
+			got = q.verb + " " + q.resource.String() + " " + q.namespace + "/" + q.name + " " + q.subresource
+		}
+		if got != tt.want {
+			t.Errorf("%s %s is %q, want %q", tt.method, tt.url, got, tt.want)
+		}
+	}
+}
+
+// A repetition with the same idempotency key counts once; calls without a key count each.
+func TestOutsideCountsEffects(t *testing.T) {
+	o := newOutside(map[string]func() http.Handler{"x": func() http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/refused" {
+				w.WriteHeader(http.StatusConflict)
+			}
+		})
+	}})
+	call := func(method, path, key string) {
+		r := httptest.NewRequest(method, "http://x"+path, nil)
+		if key != "" {
+			r.Header.Set(idempotencyKey, key)
+		}
+		resp := o.serve(r, o.services["x"], nil)
+		resp.Body.Close()
+	}
+	for range 2 {
+		call("POST", "/disks", "1")
+		call("POST", "/nets", "")
+		call("PUT", "/disks", "")
+		call("POST", "/refused", "")
+	}
+	call("POST", "/disks", "2")
+	if diff := cmp.Diff(map[string]int{"POST x/disks": 2, "POST x/nets": 2}, o.effects()); diff != "" {
+		t.Errorf("effects (-want +got):\n%s", diff)
+	}
+}

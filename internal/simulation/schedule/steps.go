@@ -1,0 +1,107 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// A Step is one step of a workload.
+type Step struct {
+	Name string
+	Play func(ctx context.Context, r *Run) error
+}
+
+// Apply returns a step that applies objects with server-side apply.
+func Apply(name string, objects []*unstructured.Unstructured) Step {
+	return Step{name, func(ctx context.Context, r *Run) error {
+		for _, obj := range objects {
+			if err := r.Apply(ctx, obj); err != nil {
+				return fmt.Errorf("cannot apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
+			}
+		}
+		return nil
+	}}
+}
+
+// Patch returns a step that applies a JSON merge patch.
+func Patch(object, patch string) Step {
+	return Step{"patch " + object, func(ctx context.Context, r *Run) error { return r.Patch(ctx, object, patch, "") }}
+}
+
+// PatchStatus returns a step that applies a JSON merge patch to the status.
+func PatchStatus(object, patch string) Step {
+	return Step{"patch the status of " + object, func(ctx context.Context, r *Run) error {
+		return r.Patch(ctx, object, patch, "status")
+	}}
+}
+
+// Delete returns a step that deletes an object, and does not wait until it is gone.
+func Delete(object string) Step {
+	return Step{"delete " + object, func(ctx context.Context, r *Run) error { return r.Delete(ctx, object) }}
+}
+
+// Await returns a step that waits until the condition returns nil.
+func Await(name string, condition func(*Run) error) Step {
+	return Step{name, func(ctx context.Context, r *Run) error {
+		return r.Await(ctx, func() error { return condition(r) })
+	}}
+}
+
+// AwaitCondition returns a step that waits until a condition has status True, for the present generation.
+func AwaitCondition(object, conditionType string) Step {
+	return Await("await "+conditionType+" of "+object, func(r *Run) error { return r.conditionTrue(object, conditionType) })
+}
+
+// Gone returns a step that waits until an object does not exist.
+func Gone(object string) Step {
+	return Await("await the end of "+object, func(r *Run) error {
+		u, err := r.Object(object)
+		if err == nil && u != nil {
+			err = errors.New("it still exists")
+		}
+		return err
+	})
+}
+
+// Wait returns a step that waits for a time on the clock of the run.
+func Wait(d time.Duration) Step {
+	return Step{fmt.Sprintf("wait %s", d), func(ctx context.Context, _ *Run) error {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}}
+}
+
+func (r *Run) conditionTrue(object, conditionType string) error {
+	u, err := r.Object(object)
+	if err != nil {
+		return err
+	}
+	if u == nil {
+		return fmt.Errorf("%s does not exist", object)
+	}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conditions {
+		m, ok := c.(map[string]any)
+		if !ok || m["type"] != conditionType {
+			continue
+		}
+		if g, ok := m["observedGeneration"].(int64); ok && g < u.GetGeneration() {
+			return fmt.Errorf("the condition %s is that of generation %d, not %d", conditionType, g, u.GetGeneration())
+		}
+		if m["status"] != "True" {
+			return fmt.Errorf("the condition %s is %v: %v", conditionType, m["status"], m["message"])
+		}
+		return nil
+	}
+	return fmt.Errorf("there is no condition %s", conditionType)
+}
