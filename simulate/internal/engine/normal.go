@@ -21,16 +21,16 @@ const Touched = "simulate.fairlead.io/touched"
 // its run. It is not safe for concurrent use.
 type Normalizer struct {
 	names map[string]string // generated name → generateName and a star
-	uids  map[string]string // uid → canonical reference
+	exact map[string]string // uid or address → text with the canonical reference
 	repl  *strings.Replacer // of names; nil after a new one
 }
 
 // NewNormalizer returns a normalizer for one run.
 func NewNormalizer() *Normalizer {
-	return &Normalizer{names: map[string]string{}, uids: map[string]string{}}
+	return &Normalizer{names: map[string]string{}, exact: map[string]string{}}
 }
 
-// Learn records the generated name and the uid of a new object.
+// Learn records the generated name and the uid of an object, and the addresses that the cluster gave it.
 func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructured) {
 	if prefix := obj.GetGenerateName(); prefix != "" && strings.HasPrefix(obj.GetName(), prefix) {
 		if _, known := n.names[obj.GetName()]; !known {
@@ -38,7 +38,21 @@ func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructu
 			n.repl = nil
 		}
 	}
-	n.uids[string(obj.GetUID())] = n.Ref(res, obj.GetNamespace(), obj.GetName())
+	uid := string(obj.GetUID())
+	if _, known := n.exact[uid]; !known {
+		n.exact[uid] = "<uid of " + n.Ref(res, obj.GetNamespace(), obj.GetName()) + ">"
+	}
+	for _, path := range addresses[res] {
+		if ip, _, _ := unstructured.NestedString(obj.Object, path...); ip != "" && ip != "None" {
+			n.exact[ip] = "<address of " + n.Ref(res, obj.GetNamespace(), obj.GetName()) + ">"
+		}
+	}
+}
+
+// addresses holds the fields in which the cluster assigns an address. Others copy it into their own objects.
+var addresses = map[schema.GroupResource][][]string{
+	{Resource: "pods"}:     {{"status", "podIP"}},
+	{Resource: "services"}: {{"spec", "clusterIP"}},
 }
 
 // Ref returns the canonical reference of an object: resource[.group]/[namespace/]name, with generated names replaced.
@@ -103,14 +117,15 @@ func observed(seen, generation int64) string {
 	return "<outdated>"
 }
 
-// text replaces a uid, a time, and generated names within a string.
+// text replaces a time, an address, and uids and generated names within a string.
 func (n *Normalizer) text(s string) string {
 	if isTime(s) {
 		return "<time>"
 	}
-	if ref, ok := n.uids[s]; ok {
-		return "<uid of " + ref + ">"
+	if text, ok := n.exact[s]; ok {
+		return text
 	}
+	s = n.withoutUIDs(s)
 	if len(n.names) == 0 || len(s) < 2 {
 		return s
 	}
@@ -118,6 +133,21 @@ func (n *Normalizer) text(s string) string {
 		n.repl = n.replacer()
 	}
 	return n.repl.Replace(s)
+}
+
+// withoutUIDs replaces the known uids within a string, such as the name of a volume.
+func (n *Normalizer) withoutUIDs(s string) string {
+	const size = len("00000000-0000-4000-8000-000000000000")
+	for i := 0; i+size < len(s)+1; i++ {
+		if s[i+8] != '-' || s[i+13] != '-' || s[i+18] != '-' || s[i+23] != '-' {
+			continue
+		}
+		if text, ok := n.exact[s[i:i+size]]; ok {
+			s = s[:i] + text + s[i+size:]
+			i += len(text) - 1
+		}
+	}
+	return s
 }
 
 // replacer replaces longer names first, since a generated name can begin with another one.
