@@ -518,7 +518,7 @@ func validateBinding(next, old *rbacv1.RoleBinding) field.ErrorList {
 		if s.Name == "" {
 			errs = append(errs, field.Required(field.NewPath("subjects").Index(i).Child("name"), ""))
 		}
-		if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "" {
+		if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "" && next.Namespace == "" {
 			errs = append(errs, field.Required(field.NewPath("subjects").Index(i).Child("namespace"), ""))
 		}
 	}

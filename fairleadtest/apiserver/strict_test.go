@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -106,5 +107,25 @@ func TestStrictAllocatesForServices(t *testing.T) {
 	}
 	if diff := cmp.Diff(a.Spec, again.Spec); diff != "" {
 		t.Errorf("an update changes what was allocated (-before +after):\n%s", diff)
+	}
+}
+
+// TestStrictBindsAccountsOfTheNamespace: a RoleBinding's ServiceAccount needs no namespace, that of a ClusterRoleBinding
+// does.
+func TestStrictBindsAccountsOfTheNamespace(t *testing.T) {
+	t.Parallel()
+	c := typed(t, start(t, apiserver.Options{Strict: true})).RbacV1()
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "x"}}
+	ref := rbacv1.RoleRef{Kind: "ClusterRole", Name: "r"}
+	meta := metav1.ObjectMeta{Name: "b"}
+	_, err := c.RoleBindings("default").Create(t.Context(),
+		&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}, metav1.CreateOptions{})
+	if err != nil {
+		t.Errorf("a RoleBinding was refused: %v", err)
+	}
+	_, err = c.ClusterRoleBindings().Create(t.Context(),
+		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}, metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("a ClusterRoleBinding was not refused: %v", err)
 	}
 }
