@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -127,5 +128,35 @@ func TestStrictBindsAccountsOfTheNamespace(t *testing.T) {
 		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}, metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) {
 		t.Errorf("a ClusterRoleBinding was not refused: %v", err)
+	}
+}
+
+// TestStrictMountsClaims: a container of a StatefulSet can mount a volume that its claim templates make.
+func TestStrictMountsClaims(t *testing.T) {
+	t.Parallel()
+	c := typed(t, start(t, apiserver.Options{Strict: true})).AppsV1().StatefulSets("default")
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "c", Image: "i", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+			}}},
+		},
+		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
+			ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: size},
+			},
+		}},
+	}}
+	created, err := c.Create(t.Context(), set, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if volumes := created.Spec.Template.Spec.Volumes; len(volumes) > 0 {
+		t.Errorf("the stored template has volumes: %v", volumes)
 	}
 }
