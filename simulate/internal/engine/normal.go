@@ -74,10 +74,8 @@ func (n *Normalizer) Object(obj *unstructured.Unstructured) map[string]any {
 	} {
 		delete(meta, k)
 	}
-	if annotations, ok := meta["annotations"].(map[string]any); ok {
-		if delete(annotations, Touched); len(annotations) == 0 {
-			delete(meta, "annotations")
-		}
+	if annotations, ok := meta["annotations"].(map[string]any); ok && len(annotations) == 0 {
+		delete(meta, "annotations")
 	}
 	return out
 }
@@ -87,6 +85,9 @@ func (n *Normalizer) value(v any, generation int64) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, x := range v {
+			if k == Touched || k == "annotations" && onlyTouched(x) {
+				continue
+			}
 			if k == "observedGeneration" {
 				if g, ok := x.(int64); ok {
 					out[k] = observed(g, generation)
@@ -108,6 +109,16 @@ func (n *Normalizer) value(v any, generation int64) any {
 		return float64(v) // as it is after its way through JSON
 	}
 	return v
+}
+
+// onlyTouched reports whether annotations have no other key than Touched. A controller can copy annotations of its
+// object into the templates of others.
+func onlyTouched(annotations any) bool {
+	m, ok := annotations.(map[string]any)
+	if _, has := m[Touched]; !ok || !has {
+		return false
+	}
+	return len(m) == 1
 }
 
 func observed(seen, generation int64) string {

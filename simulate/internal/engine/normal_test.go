@@ -39,6 +39,31 @@ func TestNormalizerAssigned(t *testing.T) {
 	}
 }
 
+// The annotation of the conflicting client is removed wherever a controller copied it.
+func TestNormalizerTouched(t *testing.T) {
+	touched := func(others ...string) map[string]any {
+		m := map[string]any{engine.Touched: "1s"}
+		for _, k := range others {
+			m[k] = "x"
+		}
+		return map[string]any{"metadata": map[string]any{"annotations": m}}
+	}
+	got := engine.NewNormalizer().Object(&unstructured.Unstructured{Object: map[string]any{
+		"metadata": touched()["metadata"],
+		"spec":     map[string]any{"alone": touched(), "with": touched("a")},
+	}})
+	want := map[string]any{
+		"metadata": map[string]any{},
+		"spec": map[string]any{
+			"alone": map[string]any{"metadata": map[string]any{}},
+			"with":  map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "x"}}},
+		},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
 // Objects with generated names are compared with the one that differs least, whatever order their content gives.
 func TestPairsOfGeneratedNames(t *testing.T) {
 	pod := func(hash, role string) map[string]any { return map[string]any{"hash": hash, "role": role} }
