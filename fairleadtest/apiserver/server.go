@@ -36,6 +36,9 @@ type Options struct {
 	// With nil Resources the server has all built-in kinds of the package, but not Widgets.
 	Strict bool
 
+	// Names is where the sequence of generated names begins. Servers with other values generate other names.
+	Names uint64
+
 	// CRDs serves CustomResourceDefinitions: those given to crd.New from the start, and those that are created later. nil
 	// means that they are objects without effect.
 	CRDs *CRDs

@@ -388,7 +388,11 @@ func validateDaemonSet(next, old *appsv1.DaemonSet) field.ErrorList {
 }
 
 func validateStatefulSet(next, old *appsv1.StatefulSet) field.ErrorList {
-	errs := append(validateTemplate(next.Spec.Selector, &next.Spec.Template), validateReplicas(next.Spec.Replicas)...)
+	template := next.Spec.Template.DeepCopy()
+	for _, claim := range next.Spec.VolumeClaimTemplates { // each pod has a volume with the name of the claim
+		template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{Name: claim.Name})
+	}
+	errs := append(validateTemplate(next.Spec.Selector, template), validateReplicas(next.Spec.Replicas)...)
 	if old == nil {
 		return errs
 	}
@@ -518,7 +522,7 @@ func validateBinding(next, old *rbacv1.RoleBinding) field.ErrorList {
 		if s.Name == "" {
 			errs = append(errs, field.Required(field.NewPath("subjects").Index(i).Child("name"), ""))
 		}
-		if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "" {
+		if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "" && next.Namespace == "" {
 			errs = append(errs, field.Required(field.NewPath("subjects").Index(i).Child("namespace"), ""))
 		}
 	}

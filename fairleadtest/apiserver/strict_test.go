@@ -6,7 +6,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -106,5 +108,55 @@ func TestStrictAllocatesForServices(t *testing.T) {
 	}
 	if diff := cmp.Diff(a.Spec, again.Spec); diff != "" {
 		t.Errorf("an update changes what was allocated (-before +after):\n%s", diff)
+	}
+}
+
+// TestStrictBindsAccountsOfTheNamespace: a RoleBinding's ServiceAccount needs no namespace, that of a ClusterRoleBinding
+// does.
+func TestStrictBindsAccountsOfTheNamespace(t *testing.T) {
+	t.Parallel()
+	c := typed(t, start(t, apiserver.Options{Strict: true})).RbacV1()
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "x"}}
+	ref := rbacv1.RoleRef{Kind: "ClusterRole", Name: "r"}
+	meta := metav1.ObjectMeta{Name: "b"}
+	_, err := c.RoleBindings("default").Create(t.Context(),
+		&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}, metav1.CreateOptions{})
+	if err != nil {
+		t.Errorf("a RoleBinding was refused: %v", err)
+	}
+	_, err = c.ClusterRoleBindings().Create(t.Context(),
+		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}, metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("a ClusterRoleBinding was not refused: %v", err)
+	}
+}
+
+// TestStrictMountsClaims: a container of a StatefulSet can mount a volume that its claim templates make.
+func TestStrictMountsClaims(t *testing.T) {
+	t.Parallel()
+	c := typed(t, start(t, apiserver.Options{Strict: true})).AppsV1().StatefulSets("default")
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: appsv1.StatefulSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "c", Image: "i", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+			}}},
+		},
+		VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
+			ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: size},
+			},
+		}},
+	}}
+	created, err := c.Create(t.Context(), set, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if volumes := created.Spec.Template.Spec.Volumes; len(volumes) > 0 {
+		t.Errorf("the stored template has volumes: %v", volumes)
 	}
 }

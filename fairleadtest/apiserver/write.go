@@ -69,7 +69,7 @@ func (x *exchange) create() error {
 // generateName appends five characters, never the same ones twice, to a prefix cut to the available length.
 func (s *Server) generateName(prefix string) string {
 	const letters, room = "bcdfghjklmnpqrstvwxz2456789", 63 - 5
-	n := s.names.Add(1) * 7919 // a prime, so consecutive names look different
+	n := (s.opts.Names + s.names.Add(1)) * 7919 // a prime, so consecutive names look different
 	suffix := make([]byte, 5)
 	for i := range suffix {
 		suffix[i] = letters[n%uint64(len(letters))]

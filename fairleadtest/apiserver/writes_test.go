@@ -409,3 +409,21 @@ func TestConcurrentWritesAreSerial(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// TestNames: servers that begin at other places generate other names.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	name := func(begin uint64) string {
+		cm := configMap("", "1")
+		cm.GenerateName = "gen-"
+		c := typed(t, start(t, apiserver.Options{Names: begin})).CoreV1().ConfigMaps("a")
+		got, err := c.Create(t.Context(), cm, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Name
+	}
+	if a, b, c := name(0), name(100), name(100); a == b || b != c {
+		t.Errorf("the first names are %s at 0, and %s and %s at 100", a, b, c)
+	}
+}

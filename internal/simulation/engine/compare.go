@@ -101,13 +101,34 @@ func diff(want, got State, mask Mask, ignore []string) []Difference {
 			out = append(out, Difference{Object: ref, Want: fmt.Sprint(len(a)), Got: fmt.Sprint(len(b))})
 			continue
 		}
-		for i := range a {
-			fields(a[i], b[i], "", func(path, x, y string) {
+		compare := func(x, y map[string]any) []Difference {
+			var found []Difference
+			fields(x, y, "", func(path, x, y string) {
 				if !mask.covers(ref, path) && !ignored(ignore, ref, path) {
-					out = append(out, Difference{Object: ref, Path: path, Want: x, Got: y})
+					found = append(found, Difference{Object: ref, Path: path, Want: x, Got: y})
 				}
 			})
+			return found
 		}
+		out = append(out, closest(a, b, compare)...)
+	}
+	return out
+}
+
+// closest pairs each object of a with the object of b that differs least, and returns the differences. Objects that
+// share a reference have generated names, so their order says nothing.
+func closest(a, b []map[string]any, compare func(x, y map[string]any) []Difference) []Difference {
+	var out []Difference
+	left := slices.Clone(b)
+	for _, x := range a {
+		best, least := 0, compare(x, left[0])
+		for i := 1; i < len(left) && len(least) > 0; i++ {
+			if found := compare(x, left[i]); len(found) < len(least) {
+				best, least = i, found
+			}
+		}
+		out = append(out, least...)
+		left = slices.Delete(left, best, best+1)
 	}
 	return out
 }

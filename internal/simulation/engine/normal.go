@@ -21,16 +21,16 @@ const Touched = "simulate.fairlead.io/touched"
 // its run. It is not safe for concurrent use.
 type Normalizer struct {
 	names map[string]string // generated name → generateName and a star
-	uids  map[string]string // uid → canonical reference
+	exact map[string]string // uid or address → text with the canonical reference
 	repl  *strings.Replacer // of names; nil after a new one
 }
 
 // NewNormalizer returns a normalizer for one run.
 func NewNormalizer() *Normalizer {
-	return &Normalizer{names: map[string]string{}, uids: map[string]string{}}
+	return &Normalizer{names: map[string]string{}, exact: map[string]string{}}
 }
 
-// Learn records the generated name and the uid of a new object.
+// Learn records the generated name and the uid of an object, and the addresses that the cluster gave it.
 func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructured) {
 	if prefix := obj.GetGenerateName(); prefix != "" && strings.HasPrefix(obj.GetName(), prefix) {
 		if _, known := n.names[obj.GetName()]; !known {
@@ -38,7 +38,21 @@ func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructu
 			n.repl = nil
 		}
 	}
-	n.uids[string(obj.GetUID())] = n.Ref(res, obj.GetNamespace(), obj.GetName())
+	uid := string(obj.GetUID())
+	if _, known := n.exact[uid]; !known {
+		n.exact[uid] = "<uid of " + n.Ref(res, obj.GetNamespace(), obj.GetName()) + ">"
+	}
+	for _, path := range addresses[res] {
+		if ip, _, _ := unstructured.NestedString(obj.Object, path...); ip != "" && ip != "None" {
+			n.exact[ip] = "<address of " + n.Ref(res, obj.GetNamespace(), obj.GetName()) + ">"
+		}
+	}
+}
+
+// addresses holds the fields in which the cluster assigns an address. Others copy it into their own objects.
+var addresses = map[schema.GroupResource][][]string{
+	{Resource: "pods"}:     {{"status", "podIP"}},
+	{Resource: "services"}: {{"spec", "clusterIP"}},
 }
 
 // Ref returns the canonical reference of an object: resource[.group]/[namespace/]name, with generated names replaced.
@@ -60,10 +74,8 @@ func (n *Normalizer) Object(obj *unstructured.Unstructured) map[string]any {
 	} {
 		delete(meta, k)
 	}
-	if annotations, ok := meta["annotations"].(map[string]any); ok {
-		if delete(annotations, Touched); len(annotations) == 0 {
-			delete(meta, "annotations")
-		}
+	if annotations, ok := meta["annotations"].(map[string]any); ok && len(annotations) == 0 {
+		delete(meta, "annotations")
 	}
 	return out
 }
@@ -73,6 +85,9 @@ func (n *Normalizer) value(v any, generation int64) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, x := range v {
+			if k == Touched || k == "annotations" && onlyTouched(x) {
+				continue
+			}
 			if k == "observedGeneration" {
 				if g, ok := x.(int64); ok {
 					out[k] = observed(g, generation)
@@ -96,6 +111,16 @@ func (n *Normalizer) value(v any, generation int64) any {
 	return v
 }
 
+// onlyTouched reports whether annotations have no other key than Touched. A controller can copy annotations of its
+// object into the templates of others.
+func onlyTouched(annotations any) bool {
+	m, ok := annotations.(map[string]any)
+	if _, has := m[Touched]; !ok || !has {
+		return false
+	}
+	return len(m) == 1
+}
+
 func observed(seen, generation int64) string {
 	if seen == generation {
 		return "<current>"
@@ -103,14 +128,15 @@ func observed(seen, generation int64) string {
 	return "<outdated>"
 }
 
-// text replaces a uid, a time, and generated names within a string.
+// text replaces a time, an address, and uids and generated names within a string.
 func (n *Normalizer) text(s string) string {
 	if isTime(s) {
 		return "<time>"
 	}
-	if ref, ok := n.uids[s]; ok {
-		return "<uid of " + ref + ">"
+	if text, ok := n.exact[s]; ok {
+		return text
 	}
+	s = n.withoutUIDs(s)
 	if len(n.names) == 0 || len(s) < 2 {
 		return s
 	}
@@ -118,6 +144,21 @@ func (n *Normalizer) text(s string) string {
 		n.repl = n.replacer()
 	}
 	return n.repl.Replace(s)
+}
+
+// withoutUIDs replaces the known uids within a string, such as the name of a volume.
+func (n *Normalizer) withoutUIDs(s string) string {
+	const size = len("00000000-0000-4000-8000-000000000000")
+	for i := 0; i+size < len(s)+1; i++ {
+		if s[i+8] != '-' || s[i+13] != '-' || s[i+18] != '-' || s[i+23] != '-' {
+			continue
+		}
+		if text, ok := n.exact[s[i:i+size]]; ok {
+			s = s[:i] + text + s[i+size:]
+			i += len(text) - 1
+		}
+	}
+	return s
 }
 
 // replacer replaces longer names first, since a generated name can begin with another one.

@@ -75,9 +75,7 @@ func (r *recorder) onChange(c apiserver.Change) {
 	if isLock(k.resource, obj) || isEvent(k.resource) {
 		return
 	}
-	if c.Old == nil {
-		r.normal.Learn(k.resource, obj)
-	}
+	r.normal.Learn(k.resource, obj)
 	var before, after map[string]any
 	if c.Old != nil {
 		before = r.normal.Object(c.Old)

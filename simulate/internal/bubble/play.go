@@ -48,7 +48,7 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	var others *controllers.Controllers
 	var early []apiserver.Change // while New creates the definitions
 	server, err := apiserver.New(apiserver.Options{
-		Pipe: true, Strict: true, CRDs: s.CRDs, OnChange: func(c apiserver.Change) {
+		Pipe: true, Strict: true, CRDs: s.CRDs, Names: p.Seed * 100, OnChange: func(c apiserver.Change) {
 			if run == nil {
 				early = append(early, c)
 				return

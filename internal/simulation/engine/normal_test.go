@@ -1,0 +1,84 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
+)
+
+// What the server assigns is replaced wherever an object refers to it: a uid also within a text, an address only as a
+// whole.
+func TestNormalizerAssigned(t *testing.T) {
+	const uid = "00000000-0000-4000-8000-00000000001a"
+	object := func(kind, name string, content map[string]any) *unstructured.Unstructured {
+		content["apiVersion"], content["kind"] = "v1", kind
+		content["metadata"] = map[string]any{"namespace": "default", "name": name, "uid": uid[:35] + name[:1]}
+		return &unstructured.Unstructured{Object: content}
+	}
+	n := engine.NewNormalizer()
+	n.Learn(schema.GroupResource{Resource: "persistentvolumeclaims"}, object("PersistentVolumeClaim", "a", map[string]any{}))
+	n.Learn(schema.GroupResource{Resource: "pods"}, object("Pod", "b", map[string]any{}))
+	n.Learn(schema.GroupResource{Resource: "pods"}, object("Pod", "b", map[string]any{
+		"status": map[string]any{"podIP": "10.0.0.1"},
+	}))
+	got := n.Object(object("Thing", "c", map[string]any{
+		"volume": "pvc-" + uid, "twice": uid + "/" + uid, "short": "pvc-1-2-3-4", "ip": "10.0.0.1", "other": "10.0.0.10",
+	}))
+	delete(got, "metadata")
+	claim := "<uid of persistentvolumeclaims/default/a>"
+	want := map[string]any{
+		"apiVersion": "v1", "kind": "Thing", "volume": "pvc-" + claim, "twice": claim + "/" + claim, "short": "pvc-1-2-3-4",
+		"ip": "<address of pods/default/b>", "other": "10.0.0.10",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// The annotation of the conflicting client is removed wherever a controller copied it.
+func TestNormalizerTouched(t *testing.T) {
+	touched := func(others ...string) map[string]any {
+		m := map[string]any{engine.Touched: "1s"}
+		for _, k := range others {
+			m[k] = "x"
+		}
+		return map[string]any{"metadata": map[string]any{"annotations": m}}
+	}
+	got := engine.NewNormalizer().Object(&unstructured.Unstructured{Object: map[string]any{
+		"metadata": touched()["metadata"],
+		"spec":     map[string]any{"alone": touched(), "with": touched("a")},
+	}})
+	want := map[string]any{
+		"metadata": map[string]any{},
+		"spec": map[string]any{
+			"alone": map[string]any{"metadata": map[string]any{}},
+			"with":  map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "x"}}},
+		},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// Objects with generated names are compared with the one that differs least, whatever order their content gives.
+func TestPairsOfGeneratedNames(t *testing.T) {
+	pod := func(hash, role string) map[string]any { return map[string]any{"hash": hash, "role": role} }
+	a := engine.State{"pods/p-*": {pod("1", "leader"), pod("2", "worker")}}
+	b := engine.State{"pods/p-*": {pod("3", "worker"), pod("4", "leader")}}
+	mask := engine.Mask{}
+	mask.Add(a, b)
+	if d := cmp.Diff(engine.Mask{"pods/p-* hash": true}, mask); d != "" {
+		t.Error(d)
+	}
+	want := &engine.Want{End: a, Mask: mask}
+	if !want.Equals(b) {
+		t.Error("states with other hashes differ")
+	}
+	if want.Equals(engine.State{"pods/p-*": {pod("5", "worker"), pod("6", "worker")}}) {
+		t.Error("a state without a leader equals one with a leader")
+	}
+}
