@@ -1,6 +1,6 @@
 // Package simulate finds the bugs of a Kubernetes controller that show only when something fails: a crash between two
 // writes, a watch that is late, an answer that is lost. It runs any controller that a Go function can start, unchanged.
-// No cluster is needed.
+// No cluster is needed. Command runs a program instead, on a real control plane.
 //
 //	func TestFaults(t *testing.T) {
 //		simulate.Test(t, simulate.Subject{
@@ -28,9 +28,11 @@
 //
 // # Parts
 //
-//   - simulate.go: Test and Subject. part.go: steps and options. world.go: World. files.go: reads YAML.
+//   - simulate.go: Test and Subject. part.go: steps and options. world.go: World.
 //   - internal/simulation/engine: decides which faults to play, and judges their outcomes.
-//   - simulate/internal/bubble: plays one schedule.
+//   - internal/simulation/schedule: plays one schedule, with any driver.
+//   - internal/simulation/live: the driver for Command, on a real control plane.
+//   - simulate/internal/bubble: the driver for Subject.Start, in virtual time.
 //   - simulate/internal/worker: child processes that play schedules.
 //   - simulate/internal/controllers: stand-ins for the controllers of Kubernetes.
 package simulate

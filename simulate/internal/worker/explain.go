@@ -42,7 +42,7 @@ var obstacles = []struct{ sign, advice string }{
 	{
 		"made no progress",
 		"The subject waits for something outside of the simulation, such as a network connection, a file or a process. " +
-			"Leave that out in Start.",
+			"Leave that out in Start, or run the program with simulate.Command.",
 	},
 }
 
