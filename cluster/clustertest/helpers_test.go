@@ -9,8 +9,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead/flow"
 )
 
 // recorder is a test whose failures are recorded.
@@ -140,6 +143,23 @@ func TestRoundTrip(t *testing.T) {
 	} {
 		expect(t, reason, failures(t, func(t testing.TB) { RoundTrip(t, tc.to, tc.from) }), tc.want)
 	}
+}
+
+// The status of an object with a flow has a Position, whose times are compared as instants.
+func TestRoundTripOfPosition(t *testing.T) {
+	t.Parallel()
+	keep := func(_ context.Context, in *flow.Position) (*flow.Position, error) {
+		out := in.DeepCopy()
+		out.Begun = in.Begun.Local()
+		return out, nil
+	}
+	later := func(_ context.Context, in *flow.Position) (*flow.Position, error) {
+		out := in.DeepCopy()
+		out.Begun = in.Begun.Add(time.Second)
+		return out, nil
+	}
+	expect(t, "the same instants", failures(t, func(t testing.TB) { RoundTrip(t, keep, keep) }), "")
+	expect(t, "another instant", failures(t, func(t testing.TB) { RoundTrip(t, keep, later) }), "is another object")
 }
 
 // Namespaces are applied first, and files of kustomize and definitions are skipped.

@@ -5,12 +5,14 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/yaml"
@@ -39,6 +41,15 @@ func (s source) Int63() int64 { return int64(s.Uint64() >> 1) }
 // Seed implements Source of math/rand.
 func (s source) Seed(seed int64) { s.PCG.Seed(uint64(seed), 0) }
 
+// equal compares objects. A time is compared as an instant, since its fields are not exported.
+var equal = func() conversion.Equalities {
+	e := equality.Semantic.Copy()
+	if err := e.AddFunc(time.Time.Equal); err != nil {
+		panic(err)
+	}
+	return e
+}()
+
 // there converts random objects of type A to B and back.
 func there[A, B any](
 	t testing.TB, to func(context.Context, *A) (*B, error), back func(context.Context, *B) (*A, error),
@@ -60,7 +71,7 @@ func there[A, B any](
 		if err != nil {
 			t.Fatalf("cannot convert %T to another version: %v", other, err)
 		}
-		if !equality.Semantic.DeepEqual(was, is) {
+		if !equal.DeepEqual(was, is) {
 			before, _ := yaml.Marshal(was) // an object that cannot be encoded has an empty text
 			after, _ := yaml.Marshal(is)
 			t.Fatalf("%T and back is another object (-before +after):\n%s", other,
