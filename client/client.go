@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -21,29 +20,6 @@ import (
 	"github.com/fairlead-io/fairlead/internal/binding"
 	"github.com/fairlead-io/fairlead/internal/discover"
 )
-
-// Key names an object. Namespace is empty for cluster-scoped objects.
-type Key = cache.Key
-
-// Object is any Kubernetes object: typed, *unstructured.Unstructured or *metav1.PartialObjectMetadata.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
-
-// ObjectList is a list of objects, such as *corev1.PodList or *unstructured.UnstructuredList.
-type ObjectList interface {
-	metav1.ListInterface
-	runtime.Object
-}
-
-// KeyOf returns the key of obj, or an empty key if obj is nil.
-func KeyOf(obj metav1.Object) Key {
-	if isNil(obj) {
-		return Key{}
-	}
-	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
 
 // Reader reads objects into memory that the caller owns.
 type Reader interface {
@@ -93,10 +69,6 @@ const (
 	pollInterval = 50 * time.Millisecond
 	pollTimeout  = 10 * time.Second
 )
-
-// cacheTimeout bounds WaitForCache, and the time in which the cache catches up with a write that cannot be stored in
-// it.
-const cacheTimeout = 10 * time.Second
 
 // appliesKept bounds the number of applies that are remembered to recognise equal ones.
 const appliesKept = 10_000
@@ -238,14 +210,6 @@ func (c *Client) writer() writer {
 	return writer{reader: c.reader(), own: &c.writes}
 }
 
-// waitHost returns the parts that a wait needs. For a client that New has not made, its reads return ErrNotMade.
-func (c *Client) waitHost() waitHost {
-	if !c.made() {
-		return waitHost{}
-	}
-	return waitHost{reader: c.reader(), waits: &c.waits, backstop: c.backstop}
-}
-
 // Get fills obj from the store if its kind and namespace are watched, else from the server. It overwrites the previous
 // content of obj. If the object does not exist, the error satisfies apierrors.IsNotFound.
 func (c *Client) Get(ctx context.Context, key Key, obj Object) error {
@@ -338,8 +302,14 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 	return c.writer().deleteCollection(ctx, obj, sel, opts)
 }
 
-// Status returns the writer of the status.
-func (c *Client) Status() *SubResource { return c.SubResource("status") }
+type liveReader struct{ c *Client }
 
-// SubResource returns the reader and writer of a subresource, such as scale, eviction or token.
-func (c *Client) SubResource(name string) *SubResource { return &SubResource{c: c, name: name} }
+// Get implements Reader.
+func (l liveReader) Get(ctx context.Context, key Key, obj Object) error {
+	return l.c.reader().live(ctx, key, obj)
+}
+
+// List implements Reader.
+func (l liveReader) List(ctx context.Context, list ObjectList, opts ...ReadOption) error {
+	return l.c.reader().list(ctx, list, append(opts[:len(opts):len(opts)], Live()))
+}

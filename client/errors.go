@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/call"
 )
@@ -85,12 +83,3 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
-
-func (k *kind) fail(op string, key cache.Key, err error) error {
-	return &Error{Op: op, Kind: k.gvk.Kind, Key: key, Err: err}
-}
-
-// absent returns the error for an object that does not exist according to the cache. It satisfies apierrors.IsNotFound.
-func (k *kind) absent(key cache.Key) error {
-	return apierrors.NewNotFound(k.gvr.GroupResource(), key.Name)
-}

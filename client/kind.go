@@ -6,11 +6,13 @@ import (
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
@@ -126,8 +128,11 @@ func (ks *kinds) mapped(gvk schema.GroupVersionKind) (*kind, error) {
 	return k.(*kind), nil
 }
 
-// isNil reports whether obj is nil or a nil pointer.
-func isNil(obj any) bool {
-	v := reflect.ValueOf(obj)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+func (k *kind) fail(op string, key cache.Key, err error) error {
+	return &Error{Op: op, Kind: k.gvk.Kind, Key: key, Err: err}
+}
+
+// absent returns the error for an object that does not exist according to the cache. It satisfies apierrors.IsNotFound.
+func (k *kind) absent(key cache.Key) error {
+	return apierrors.NewNotFound(k.gvr.GroupResource(), key.Name)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -181,22 +180,3 @@ func Propagation(p metav1.DeletionPropagation) WriteOption {
 
 // IgnoreNotFound makes the delete of an absent object succeed.
 func IgnoreNotFound() WriteOption { return func(o *writeoption.Options) { o.IgnoreNotFound = true } }
-
-// query returns the query parameters of a write, which are read-only. A delete has its options in the body.
-func (ws *writeState) query(o *writeoption.Options, verb call.Verb) url.Values {
-	switch {
-	case verb == call.VerbDelete:
-		return nil
-	case !o.DryRun && !o.Force && o.Owner == ws.fieldOwner:
-		return ws.plain
-	}
-	q := url.Values{}
-	if o.DryRun {
-		q.Set("dryRun", metav1.DryRunAll)
-	}
-	q.Set("fieldManager", strings.TrimSpace(o.Owner))
-	if verb == call.VerbApply && o.Force {
-		q.Set("force", "true")
-	}
-	return q
-}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -347,4 +348,9 @@ func extent(st *cache.Store) string {
 		}
 	}
 	return text
+}
+
+// matchesName evaluates the field selectors that every store supports.
+func matchesName(sel fields.Selector, r *cache.Record) bool {
+	return sel.Empty() || sel.Matches(fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()})
 }

@@ -75,3 +75,9 @@ func (s *SubResource) Delete(ctx context.Context, obj Object, opts ...WriteOptio
 func (s *SubResource) Replace(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return s.c.writer().replace(ctx, s.name, obj, opts)
 }
+
+// Status returns the writer of the status.
+func (c *Client) Status() *SubResource { return c.SubResource("status") }
+
+// SubResource returns the reader and writer of a subresource, such as scale, eviction or token.
+func (c *Client) SubResource(name string) *SubResource { return &SubResource{c: c, name: name} }

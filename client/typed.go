@@ -4,19 +4,9 @@ import (
 	"context"
 	"iter"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/store"
 )
-
-// ObjectOf is a pointer to a Go type that the Scheme knows, such as *corev1.Pod for corev1.Pod.
-type ObjectOf[T any] interface {
-	*T
-	metav1.Object
-	runtime.Object
-}
 
 // Get returns an object. If its kind and namespace are watched, it returns the store's object, which is shared and
 // READ-ONLY. Otherwise it reads a new one from the server. If the object does not exist, the error satisfies

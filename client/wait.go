@@ -149,3 +149,11 @@ func (w *objectWait[T, PT]) judge(obj *T, err error) (bool, error) {
 	}
 	return w.cond(obj)
 }
+
+// waitHost returns the parts that a wait needs. For a client that New has not made, its reads return ErrNotMade.
+func (c *Client) waitHost() waitHost {
+	if !c.made() {
+		return waitHost{}
+	}
+	return waitHost{reader: c.reader(), waits: &c.waits, backstop: c.backstop}
+}

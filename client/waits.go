@@ -2,6 +2,7 @@ package client
 
 import (
 	"sync"
+	"time"
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/flow"
@@ -125,3 +126,7 @@ func appendWakers(to []flow.Waker, set map[*flow.Waker]struct{}) []flow.Waker {
 	}
 	return to
 }
+
+// cacheTimeout bounds WaitForCache, and the time in which the cache catches up with a write that cannot be stored in
+// it.
+const cacheTimeout = 10 * time.Second

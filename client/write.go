@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -371,3 +372,22 @@ func failed(ctx context.Context, w *pending.Write, err error) {
 }
 
 func (w *writing) read(a *call.Answer) *pending.Answer { return pending.Read(a.Code, a.Raw, &w.head) }
+
+// query returns the query parameters of a write, which are read-only. A delete has its options in the body.
+func (ws *writeState) query(o *writeoption.Options, verb call.Verb) url.Values {
+	switch {
+	case verb == call.VerbDelete:
+		return nil
+	case !o.DryRun && !o.Force && o.Owner == ws.fieldOwner:
+		return ws.plain
+	}
+	q := url.Values{}
+	if o.DryRun {
+		q.Set("dryRun", metav1.DryRunAll)
+	}
+	q.Set("fieldManager", strings.TrimSpace(o.Owner))
+	if verb == call.VerbApply && o.Force {
+		q.Set("force", "true")
+	}
+	return q
+}

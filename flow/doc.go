@@ -100,7 +100,7 @@
 //   - fiber (record.go): the record of a fiber. Each part names the fields that are its entries in the record, and
 //     only that part writes them. Other parts may read the status. suspend.go clears the events that it has handled.
 //     progress has the current step and the history; its lock, progress.mu, is a leaf.
-//   - scheduler (scheduler.go, blocking.go): the status of fibers, and the workers. It owns the queue of ready fibers
+//   - scheduler (scheduler.go): the status of fibers, and the workers. It owns the queue of ready fibers
 //     (ready.go) and the times at which fibers are due (timers.go). It calls the interpreter through a function.
 //   - gates (gates.go): the chain of fibers of each key. liveSet (live.go): all live fibers. registry (registry.go):
 //     the flows in use and their metrics. All three are data of lifecycle.

@@ -252,3 +252,45 @@ func (s *scheduler) halt() {
 	s.timers.stop()
 	s.idle.Broadcast()
 }
+
+// absence is a call of Blocking by the fiber that a worker runs.
+type absence struct {
+	w    *worker
+	turn uint64 // of the worker; the absence ends with it
+}
+
+// leave counts a call of Blocking by f, so that another fiber may begin.
+func (s *scheduler) leave(f *fiber) absence {
+	if f.worker == 0 {
+		return absence{}
+	}
+	w := s.workers[f.worker-1]
+	if w.blocking++; w.blocking == 1 {
+		if s.blocking++; s.queue.head != nil {
+			s.hire()
+		}
+	}
+	return absence{w, w.turn}
+}
+
+// comeBack ends a call of Blocking, unless the worker has turned to another fiber.
+func (s *scheduler) comeBack(a absence) {
+	if a.w.turn != a.turn {
+		return
+	}
+	if a.w.blocking--; a.w.blocking == 0 {
+		s.blocking--
+	}
+}
+
+// endAbsences ends all calls of Blocking of a worker, whose fiber has left it.
+func (s *scheduler) endAbsences(w *worker) {
+	if w.blocking > 0 {
+		w.blocking = 0
+		s.blocking--
+	}
+	w.turn++
+}
+
+// away returns the number of workers in Blocking that do not count.
+func (s *scheduler) away() int { return min(s.blocking, s.maxAway) }

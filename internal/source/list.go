@@ -17,9 +17,6 @@ import (
 // one page.
 const restarts = 3
 
-// errUnordered reports that gained slots cannot be listed alone.
-var errUnordered = errors.New("versions have no order")
-
 // listProgress receives the progress of a list. progress implements it and publishes the state.
 type listProgress interface {
 	contact()                               // a useful response arrived

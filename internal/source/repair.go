@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,38 +151,6 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 		return remedy{relist: true, consistent: true, wait: true, degraded: true, reason: ReasonServerError}
 	}
 	return remedy{retryAfter: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
-}
-
-func isExpired(err error) bool {
-	e, ok := errors.AsType[*APIError](err)
-	return ok && (e.Code == http.StatusGone || e.ErrStatus.Reason == metav1.StatusReasonExpired ||
-		e.ErrStatus.Reason == metav1.StatusReasonGone)
-}
-
-// isTooLarge reports whether the server has not reached the requested version yet. Servers before 1.18.6 have no cause
-// of that type. There the text of a cause or, before 1.17, of the status itself is compared.
-func isTooLarge(err error) bool {
-	e, ok := errors.AsType[*APIError](err)
-	if !ok {
-		return false
-	}
-	timeout := e.Code == http.StatusGatewayTimeout || e.ErrStatus.Reason == metav1.StatusReasonTimeout
-	if timeout && isTooLargeText(e.ErrStatus.Message) {
-		return true
-	}
-	if e.ErrStatus.Details == nil {
-		return false
-	}
-	for _, c := range e.ErrStatus.Details.Causes {
-		if c.Type == metav1.CauseTypeResourceVersionTooLarge || timeout && isTooLargeText(c.Message) {
-			return true
-		}
-	}
-	return false
-}
-
-func isTooLargeText(message string) bool {
-	return strings.Contains(strings.ToLower(message), "too large resource version")
 }
 
 // reasonFor returns the reason to report for err when the caller repairs it directly.

@@ -49,25 +49,6 @@ type scope struct {
 	watcher   *watcher
 }
 
-// newScope returns a scope that does not run. The caller holds the mutex of the Source, or has just made it.
-func newScope(src *Source, namespace string) *scope {
-	cfg, log := &src.cfg, src.cfg.logger(namespace)
-	h := src.sharding
-	s := &scope{
-		cfg: cfg, namespace: namespace, log: log, newSink: src.newSink, fail: src.fail, done: make(chan struct{}),
-		backoff:   backoff.Policy{Base: cfg.BackoffBase, Cap: cfg.BackoffCap},
-		condition: newCondition(namespace),
-		names:     &namespaces{isTracked: h != nil && h.layout.By == shard.Namespace && namespace == ""},
-		wanted:    src.selectors, selectors: src.selectors, reached: src.reached,
-		requests: &requester{
-			cfg: cfg, conn: src.conn, namespace: namespace, log: log, shardSelector: &src.shardSelector,
-			spans: &spans{src.tracer, cfg.Resource.GroupResource(), namespace},
-		},
-	}
-	s.filter = newSlotFilter(h, s.names, &s.counts)
-	return s
-}
-
 // connect makes the parts that fill the sink.
 func (s *scope) connect(sink Sink) {
 	s.sink = sink
@@ -315,14 +296,6 @@ func (s *scope) listGained(ctx context.Context, gained shard.Set) error {
 	}
 	return err
 }
-
-// listFailure marks an error as one of a list and not of a watch.
-type listFailure struct {
-	error
-	atVersion bool // the list was requested at the version seen
-}
-
-func (e *listFailure) Unwrap() error { return e.error }
 
 // explainStuck probes the server after watches at one version have failed several times. If the probe succeeds, the
 // scope lists again and watches from the new version.

@@ -2,12 +2,9 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/shard"
 )
@@ -27,8 +24,16 @@ type Sharding struct {
 	set      shard.Set
 	turn     uint64         // number of changes
 	lost     map[int]uint64 // by slot: the turn that last removed it
-	sources  map[*Source]struct{}
+	sources  map[shardFollower]struct{}
 	progress chan struct{} // closed and replaced when a source makes progress
+}
+
+// shardFollower is a source that follows the slots.
+type shardFollower interface {
+	// interruptScopes makes all scopes apply the new slots.
+	interruptScopes()
+	// behindSlots describes the scopes that are behind.
+	behindSlots(is func(slotProgress) bool) []string
 }
 
 // Sharded is the additional interface of a Sink for sharded sources. The goroutine of the scope makes all calls, as for
@@ -46,7 +51,7 @@ type Sharded interface {
 // NewSharding returns a Sharding before its first Set. Set rejects sets of other layouts.
 func NewSharding(layout shard.Layout) *Sharding {
 	return &Sharding{
-		layout: layout, set: layout.Set(), lost: map[int]uint64{}, sources: map[*Source]struct{}{},
+		layout: layout, set: layout.Set(), lost: map[int]uint64{}, sources: map[shardFollower]struct{}{},
 		progress: make(chan struct{}),
 	}
 }
@@ -121,7 +126,7 @@ func (h *Sharding) change(fn func(held shard.Set) shard.Set) {
 		h.lost[slot] = h.turn
 	}
 	h.set = set
-	sources := make([]*Source, 0, len(h.sources))
+	sources := make([]shardFollower, 0, len(h.sources))
 	for s := range h.sources {
 		sources = append(sources, s)
 	}
@@ -176,7 +181,7 @@ func (h *Sharding) behind(is func(slotProgress) bool) (behind []string, progress
 }
 
 // attach adds a running source. The returned function removes it.
-func (h *Sharding) attach(s *Source) (detach func()) {
+func (h *Sharding) attach(s shardFollower) (detach func()) {
 	if h == nil {
 		return func() {}
 	}
@@ -200,66 +205,4 @@ func (h *Sharding) notifyProgress() {
 	defer h.mu.Unlock()
 	close(h.progress)
 	h.progress = make(chan struct{})
-}
-
-// sharding returns the Sharding of the Config, or nil if the source holds all objects.
-func (c *Config) sharding() (*Sharding, error) {
-	h := c.Sharding
-	switch {
-	case h != nil && c.Shard != nil:
-		return nil, errors.New("both Shard and Sharding are given")
-	case c.Shard != nil:
-		h = NewSharding(c.Shard.Layout())
-		h.set, h.turn = *c.Shard, 1
-	case h == nil:
-		return nil, nil
-	}
-	return h, h.layout.Check()
-}
-
-// interruptScopes interrupts all scopes, so that they apply the new slots.
-func (s *Source) interruptScopes() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sc := range s.scopes {
-		sc.interrupt(errSlots)
-	}
-}
-
-// behindSlots describes the scopes that are behind.
-func (s *Source) behindSlots(behind func(slotProgress) bool) (out []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, sc := range s.sortedLocked() {
-		if behind(sc.slotProgress()) {
-			out = append(out, slotText(s.cfg.Resource.GroupResource(), sc.status()))
-		}
-	}
-	return out
-}
-
-// slotText describes a scope that is behind.
-func slotText(resource schema.GroupResource, status Status) string {
-	text := resource.String()
-	if status.Namespace != "" {
-		text += " in " + status.Namespace
-	}
-	text += fmt.Sprintf(" (%s: %s", status.Phase, status.Reason)
-	if status.Message != "" {
-		text += ": " + status.Message
-	}
-	return text + ")"
-}
-
-// ShardName returns a short text for the division of objects, such as "namespace/64". With Config.Shard it includes the
-// slots: "namespace/64: 0-15". It returns "" if the source holds all objects.
-func (c *Config) ShardName() string {
-	switch {
-	case c.Sharding != nil:
-		return c.Sharding.String()
-	case c.Shard != nil:
-		l := c.Shard.Layout()
-		return fmt.Sprintf("%s/%d: %s", l.By, l.Len(), c.Shard)
-	}
-	return ""
 }

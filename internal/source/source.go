@@ -4,76 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/connection"
 	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/shard"
 )
-
-// Config configures a Source. Resource and one of Connection and REST are required. The zero value of every other field
-// is valid.
-type Config struct {
-	// Connection sends the requests. Sources of one cluster should share it. If it is nil, the source makes its own
-	// from REST and closes it when Run returns.
-	Connection *connection.Conn
-	REST       *rest.Config
-	Budget     connection.Budget // of the requests
-
-	Resource   schema.GroupVersionResource
-	Namespaces []string // nil or empty: all namespaces with one watch; else one scope per namespace
-	// Selectors restrict the source to matching objects. Empty selectors match all.
-	LabelSelector string // in the format of labels.Selector.String
-	FieldSelector string // in the format of fields.Selector.String
-
-	// Shard restricts the source to the objects of some slots; nil: all objects. It may be empty. The server is asked
-	// for these objects only (KEP-5866), and the source filters the response by the same hash. The Sink must implement
-	// Sharded. Content from an earlier run is listed again.
-	Shard *shard.Set
-	// Sharding is a set of slots that several sources share and that may change while they run. It excludes Shard.
-	Sharding *Sharding
-
-	// Encoding is the encoding to request. A server without protobuf for the resource responds in JSON: see
-	// Object.Encoding.
-	Encoding Encoding
-	// Metadata requests only the metadata of objects, in protobuf if the server supports it, whatever Encoding is. The
-	// source removes any other content: see Object.KeepMetadata. Quarantined objects carry no other bytes either.
-	Metadata bool
-
-	// NoExcerpts keeps content of objects out of errors, logs and statuses, and omits the bytes of quarantined objects.
-	// It is for a Sink that stores only parts of an object.
-	NoExcerpts bool
-
-	PageSize    int  // objects per page of a LIST; 0: 500, negative: one page
-	NoWatchList bool // use LIST, never the initial events of a watch
-
-	SilenceBudget       time.Duration // time without event or bookmark before a probe; default 90s
-	ListProgressTimeout time.Duration // time without a byte of a list; default 30s
-	MaxWatch            time.Duration // client-side lifetime of a watch; default 15m
-	BackoffBase         time.Duration // upper bound of the first wait; default 500ms
-	BackoffCap          time.Duration // upper bound of every wait; default 30s
-
-	// BulkDeleteGuard is the number of deletions above which a list needs a second, consistent list to confirm it.
-	// 0: 100; negative: never.
-	BulkDeleteGuard int
-	// TrustEmptyList accepts an empty list although objects are known. Otherwise a second list must confirm it.
-	TrustEmptyList bool
-
-	Logger *slog.Logger // nil: none
-	// TracerProvider creates a span for each list and for the start of each watch. The default is no spans.
-	TracerProvider trace.TracerProvider
-	Rand           func() float64 // jitter, in [0,1); nil: math/rand/v2
-}
-
-// Selectors restrict a source to matching objects, like the selectors in Config.
-type Selectors struct{ Label, Field string }
 
 // Source lists and watches one resource. It is safe for concurrent use.
 type Source struct {
@@ -268,4 +209,57 @@ func (s *Source) fail(err error) {
 	defer s.mu.Unlock()
 	s.failures = append(s.failures, err)
 	s.stop()
+}
+
+// interruptScopes interrupts all scopes, so that they apply the new slots.
+func (s *Source) interruptScopes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sc := range s.scopes {
+		sc.interrupt(errSlots)
+	}
+}
+
+// behindSlots describes the scopes that are behind.
+func (s *Source) behindSlots(behind func(slotProgress) bool) (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sc := range s.sortedLocked() {
+		if behind(sc.slotProgress()) {
+			out = append(out, slotText(s.cfg.Resource.GroupResource(), sc.status()))
+		}
+	}
+	return out
+}
+
+// slotText describes a scope that is behind.
+func slotText(resource schema.GroupResource, status Status) string {
+	text := resource.String()
+	if status.Namespace != "" {
+		text += " in " + status.Namespace
+	}
+	text += fmt.Sprintf(" (%s: %s", status.Phase, status.Reason)
+	if status.Message != "" {
+		text += ": " + status.Message
+	}
+	return text + ")"
+}
+
+// newScope returns a scope that does not run. The caller holds the mutex of the Source, or has just made it.
+func newScope(src *Source, namespace string) *scope {
+	cfg, log := &src.cfg, src.cfg.logger(namespace)
+	h := src.sharding
+	s := &scope{
+		cfg: cfg, namespace: namespace, log: log, newSink: src.newSink, fail: src.fail, done: make(chan struct{}),
+		backoff:   backoff.Policy{Base: cfg.BackoffBase, Cap: cfg.BackoffCap},
+		condition: newCondition(namespace),
+		names:     &namespaces{isTracked: h != nil && h.layout.By == shard.Namespace && namespace == ""},
+		wanted:    src.selectors, selectors: src.selectors, reached: src.reached,
+		requests: &requester{
+			cfg: cfg, conn: src.conn, namespace: namespace, log: log, shardSelector: &src.shardSelector,
+			spans: &spans{src.tracer, cfg.Resource.GroupResource(), namespace},
+		},
+	}
+	s.filter = newSlotFilter(h, s.names, &s.counts)
+	return s
 }

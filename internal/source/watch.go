@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,17 +9,6 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
-
-// Errors of a watch that ended without a fault.
-var (
-	errEnded     = errors.New("server ended the watch")
-	errEndedSoon = errors.New("server ended the watch after a short time")
-	errLifetime  = errors.New("watch reached its maximum lifetime")
-	errResume    = fmt.Errorf("%w, resuming to check the connection", ErrSilent)
-)
-
-// errRolledBack: the server's version is below the version seen. A consistent list follows.
-var errRolledBack = errors.New("server is behind the version seen")
 
 // recoveredAfter is how long a watch must stay open before the scope counts as recovered. An event ends the wait early.
 const recoveredAfter = time.Second

@@ -143,12 +143,6 @@ func (i *initialEvents) isRepeating(ctx context.Context, l *listing) bool {
 
 var errNoFinalBookmark = errors.New("all objects arrived without the final bookmark")
 
-// initialEventsError reports that a watch did not end its initial events.
-type initialEventsError struct{ cause error }
-
-func (e *initialEventsError) Error() string { return errNoEndOfList.Error() + ": " + e.cause.Error() }
-func (e *initialEventsError) Unwrap() error { return e.cause }
-
 // stage processes one of the initial events. done reports whether it was the bookmark that ends them.
 func (i *initialEvents) stage(e *event, l *listing) (done bool, err error) {
 	switch e.kind {

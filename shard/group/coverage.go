@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,32 +12,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
-// ErrProgram means that a member of the group runs another program, or works in other namespaces. The work of one of
-// them would stay undone in the slots of the other.
-var ErrProgram = errors.New("the group has another program")
-
-// errStopped means that a member of another program has not renewed its Lease since this one started. It may have
-// stopped, so this member waits.
-var errStopped = errors.New("another program has the group, or has had it")
-
 // coverage is what a member works on in its slots. Each member states it in its Lease.
 type coverage struct {
 	Program    string   `json:"program"`              // Options.Program; "": the member states nothing
 	Namespaces []string `json:"namespaces,omitempty"` // sorted; empty: all
 	Kinds      []string `json:"kinds,omitempty"`      // sorted
-}
-
-// Cover states what this member works on, beside Options.Program. It must be called before Run. The group refuses
-// members with other namespaces; none means all. Members may cover different kinds while a release is rolled out: slots
-// then go to the members with the newest kinds first. load returns the number of objects that this member holds, for
-// [Report]. It is called for each renewal and must not block; nil means that the number is not known.
-func (g *Group) Cover(namespaces, kinds []string, load func() int) {
-	sorted := func(names []string) []string {
-		names = slices.Clone(names)
-		slices.Sort(names)
-		return slices.Compact(names)
-	}
-	g.coverage.Namespaces, g.coverage.Kinds, g.load = sorted(namespaces), sorted(kinds), load
 }
 
 // String returns the program and the namespaces.
@@ -159,27 +137,4 @@ func (r *record) uncovered(id string, stated func(id string) coverage) []string 
 	}
 	slices.Sort(missing)
 	return missing
-}
-
-// newest returns the highest generation of a coverage of the members.
-func (r *record) newest() (n int) {
-	for _, m := range r.members {
-		n = max(n, m.Coverage)
-	}
-	return n
-}
-
-// normalize subtracts the lowest generation of a member from all of them. So only the record of a group whose members
-// cover different kinds has generations, and needs the newer format.
-func (r *record) normalize() {
-	if len(r.members) == 0 {
-		return
-	}
-	least := r.members[0].Coverage
-	for _, m := range r.members {
-		least = min(least, m.Coverage)
-	}
-	for i := range r.members {
-		r.members[i].Coverage -= least
-	}
 }

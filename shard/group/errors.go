@@ -58,3 +58,11 @@ func (e *HolderError) Unwrap() error { return e.Err }
 
 // errRecreated means that the group was created again recently.
 var errRecreated = errors.New("cannot hold slots yet: the group was recreated, and other members may not know it yet")
+
+// ErrProgram means that a member of the group runs another program, or works in other namespaces. The work of one of
+// them would stay undone in the slots of the other.
+var ErrProgram = errors.New("the group has another program")
+
+// errStopped means that a member of another program has not renewed its Lease since this one started. It may have
+// stopped, so this member waits.
+var errStopped = errors.New("another program has the group, or has had it")

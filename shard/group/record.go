@@ -217,3 +217,26 @@ func (r *record) where(is func(slot) bool) shard.Set {
 	}
 	return r.layout.Set(in...)
 }
+
+// newest returns the highest generation of a coverage of the members.
+func (r *record) newest() (n int) {
+	for _, m := range r.members {
+		n = max(n, m.Coverage)
+	}
+	return n
+}
+
+// normalize subtracts the lowest generation of a member from all of them. So only the record of a group whose members
+// cover different kinds has generations, and needs the newer format.
+func (r *record) normalize() {
+	if len(r.members) == 0 {
+		return
+	}
+	least := r.members[0].Coverage
+	for _, m := range r.members {
+		least = min(least, m.Coverage)
+	}
+	for i := range r.members {
+		r.members[i].Coverage -= least
+	}
+}
