@@ -69,8 +69,8 @@ func PatchStatus(object, patch string) Part { return step(schedule.PatchStatus(o
 func Delete(object string) Part { return step(schedule.Delete(object)) }
 
 // Await waits until the condition returns nil. A step that is reached without faults has to be reached with faults as
-// well. It fails when nothing has changed for ten minutes of virtual time, or after two hours; with Command, for 20 s of
-// real time, or after three minutes.
+// well. It fails when nothing has changed for ten minutes of virtual time, or after two hours; with Command, for 20 s
+// of real time, or after three minutes.
 func Await(condition func(World) error) Part {
 	return step(schedule.Await("await", func(r *schedule.Run) error { return condition(World{r}) }))
 }
@@ -115,14 +115,14 @@ func External(host string, newHandler func() http.Handler) Part {
 	})
 }
 
-// Command runs a program as the subject, in place of Subject.Start: a manager in any language, or one that does not work
-// in virtual time. Each schedule starts it on a new control plane, a real kube-apiserver, etcd and
-// kube-controller-manager with a stand-in for nodes. A schedule takes about ten seconds of real time. The first one on a
-// machine also builds the control plane, which takes about seven minutes.
+// Command runs a program as the subject, in place of Subject.Start: a manager in any language, or one that does not
+// work in virtual time. Each schedule starts it on a new control plane, a real kube-apiserver, etcd and
+// kube-controller-manager with a stand-in for nodes. A schedule takes about ten seconds of real time. The first one on
+// a machine also builds the control plane, which takes about seven minutes.
 //
 // The program finds the API server by the environment variable KUBECONFIG; the text {kubeconfig} in an argument is
-// replaced by the same path. It has all rights. A crash kills its process group. Services of External are reached by the
-// environment variable HTTP_PROXY.
+// replaced by the same path. It has all rights. A crash kills its process group. Services of External are reached by
+// the environment variable HTTP_PROXY.
 func Command(program string, args ...string) Part {
 	return partFunc(func(c *course) error {
 		path, err := live.LookPath(program)

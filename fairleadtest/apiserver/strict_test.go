@@ -111,8 +111,8 @@ func TestStrictAllocatesForServices(t *testing.T) {
 	}
 }
 
-// TestStrictBindsAccountsOfTheNamespace: a RoleBinding's ServiceAccount needs no namespace, that of a ClusterRoleBinding
-// does.
+// TestStrictBindsAccountsOfTheNamespace: a RoleBinding's ServiceAccount needs no namespace, that of a
+// ClusterRoleBinding does.
 func TestStrictBindsAccountsOfTheNamespace(t *testing.T) {
 	t.Parallel()
 	c := typed(t, start(t, apiserver.Options{Strict: true})).RbacV1()

@@ -143,8 +143,8 @@ func kindScenarios() []scenario {
 			post("binding", rbac+"rolebindings", of("rbac.authorization.k8s.io/v1", "RoleBinding", "a",
 				`"roleRef":{"kind":"Role","name":"a:b"},"subjects":[{"kind":"ServiceAccount","name":"x","namespace":"{ns}"},`+
 					`{"kind":"User","name":"u"}]`)),
-			post("binding of an account without namespace", rbac+"rolebindings", of("rbac.authorization.k8s.io/v1", "RoleBinding",
-				"c", `"roleRef":{"kind":"Role","name":"a:b"},"subjects":[{"kind":"ServiceAccount","name":"x"}]`)),
+			post("binding of an account without namespace", rbac+"rolebindings",
+				of("rbac.authorization.k8s.io/v1", "RoleBinding", "c", `"roleRef":{"kind":"Role","name":"a:b"},"subjects":[{"kind":"ServiceAccount","name":"x"}]`)),
 			merge("other role", rbac+"rolebindings/a", `{"roleRef":{"name":"c"}}`),
 			post("binding without role", rbac+"rolebindings", of("rbac.authorization.k8s.io/v1", "RoleBinding", "b",
 				`"roleRef":{"kind":"Odd"}`)),

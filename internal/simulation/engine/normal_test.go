@@ -20,7 +20,8 @@ func TestNormalizerAssigned(t *testing.T) {
 		return &unstructured.Unstructured{Object: content}
 	}
 	n := engine.NewNormalizer()
-	n.Learn(schema.GroupResource{Resource: "persistentvolumeclaims"}, object("PersistentVolumeClaim", "a", map[string]any{}))
+	claims := schema.GroupResource{Resource: "persistentvolumeclaims"}
+	n.Learn(claims, object("PersistentVolumeClaim", "a", map[string]any{}))
 	n.Learn(schema.GroupResource{Resource: "pods"}, object("Pod", "b", map[string]any{}))
 	n.Learn(schema.GroupResource{Resource: "pods"}, object("Pod", "b", map[string]any{
 		"status": map[string]any{"podIP": "10.0.0.1"},

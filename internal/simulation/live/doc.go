@@ -9,6 +9,6 @@
 //
 // # Order
 //
-// The recorder of package schedule must know of a change before the subject sees it. Therefore a proxy passes on a frame
-// of a watch, and the answer to a write, only when the follower has seen that resource version.
+// The recorder of package schedule must know of a change before the subject sees it. Therefore a proxy passes on a
+// frame of a watch, and the answer to a write, only when the follower has seen that resource version.
 package live

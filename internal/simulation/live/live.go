@@ -122,7 +122,7 @@ func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*e
 	programs := &program{command: d.o.Command, outside: len(d.o.Outside) > 0, dir: d.dir}
 	var printed output
 	var requests atomic.Int64
-	out, err := run.Play(ctx, &schedule.Subject{WaitForEnd: true, Start: func(own context.Context, of *schedule.Process) error {
+	start := func(own context.Context, of *schedule.Process) error {
 		api := run.Transport(of, roundTripper(func(r *http.Request) (*http.Response, error) {
 			requests.Add(1)
 			return inner.RoundTrip(r)
@@ -139,7 +139,8 @@ func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*e
 			}
 		}
 		return err
-	}}, d.o.Steps)
+	}
+	out, err := run.Play(ctx, &schedule.Subject{Start: start, WaitForEnd: true}, d.o.Steps)
 	if err == nil {
 		err = plane.follower.failure()
 	}

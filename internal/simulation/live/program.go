@@ -46,7 +46,7 @@ func (g *program) run(ctx context.Context, address string, out *output, suspenda
 	if err != nil {
 		return err
 	}
-	defer os.Remove(kubeconfig)
+	defer func() { _ = os.Remove(kubeconfig) }()
 	args := slices.Clone(g.command[1:])
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], placeholder, kubeconfig)

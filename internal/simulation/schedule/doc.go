@@ -15,6 +15,6 @@
 // # Moments
 //
 // Each write waits a time before it is sent, and another one before its answer is delivered. Both follow from the seed
-// and from the moment of the write. So in virtual time no two writes happen at the same time, and the same seed leads to
-// the same run, however the Go scheduler orders goroutines. Reads never wait.
+// and from the moment of the write. So in virtual time no two writes happen at the same time, and the same seed leads
+// to the same run, however the Go scheduler orders goroutines. Reads never wait.
 package schedule

@@ -21,8 +21,8 @@ type objectKey struct {
 	namespace, name string
 }
 
-// recorder keeps the present objects and the trace. The driver reports each change to it, and each transport each write.
-// It is safe for concurrent use.
+// recorder keeps the present objects and the trace. The driver reports each change to it, and each transport each
+// write. It is safe for concurrent use.
 type recorder struct {
 	start      time.Time
 	concurrent bool // other changes may happen while a write is in progress

@@ -53,7 +53,9 @@ func Await(name string, condition func(*Run) error) Step {
 
 // AwaitCondition returns a step that waits until a condition has status True, for the present generation.
 func AwaitCondition(object, conditionType string) Step {
-	return Await("await "+conditionType+" of "+object, func(r *Run) error { return r.conditionTrue(object, conditionType) })
+	return Await("await "+conditionType+" of "+object, func(r *Run) error {
+		return r.conditionTrue(object, conditionType)
+	})
 }
 
 // Gone returns a step that waits until an object does not exist.

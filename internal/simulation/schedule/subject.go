@@ -46,7 +46,7 @@ func (s *Subject) keepAlive(ctx context.Context) {
 			}
 		case <-own.Done(): // killed; its goroutines may need a while to notice
 			if s.WaitForEnd {
-				<-ended
+				_ = <-ended // that of a killed process says nothing
 			}
 		}
 		p.kill()

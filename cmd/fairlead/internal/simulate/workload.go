@@ -117,13 +117,13 @@ func waitFor(object, condition string) (schedule.Step, error) {
 	case kind == "jsonpath" && strings.HasPrefix(rest, "{"):
 		end := strings.LastIndex(rest, "}")
 		if end < 0 || !strings.HasPrefix(rest[end+1:], "=") {
-			return schedule.Step{}, fmt.Errorf("cannot read the condition %q: a value has to follow, as in jsonpath={.status.phase}=Done",
-				condition)
+			return schedule.Step{}, fmt.Errorf(
+				"cannot read the condition %q: a value has to follow, as in jsonpath={.status.phase}=Done", condition)
 		}
 		return waitForField(object, rest[:end+1], rest[end+2:])
 	}
-	return schedule.Step{}, fmt.Errorf("cannot read the condition %q: it is not condition=TYPE, jsonpath={PATH}=VALUE or delete",
-		condition)
+	return schedule.Step{}, fmt.Errorf(
+		"cannot read the condition %q: it is not condition=TYPE, jsonpath={PATH}=VALUE or delete", condition)
 }
 
 func waitForField(object, path, value string) (schedule.Step, error) {

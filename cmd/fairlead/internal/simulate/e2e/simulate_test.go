@@ -63,7 +63,8 @@ type started struct {
 
 func start(t *testing.T, fairlead string, args ...string) *started {
 	t.Helper()
-	if _, err := cluster.Build(t.Context(), cluster.BuildOptions{ControllerManager: true, Progress: t.Output()}); err != nil {
+	_, err := cluster.Build(t.Context(), cluster.BuildOptions{ControllerManager: true, Progress: t.Output()})
+	if err != nil {
 		t.Fatal(err)
 	}
 	s := &started{temp: t.TempDir()}

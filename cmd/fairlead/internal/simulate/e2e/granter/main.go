@@ -21,12 +21,11 @@ func main() {
 	safe := flag.Bool("safe", false, "derive the name of the Secret from that of the ConfigMap")
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file")
 	flag.Parse()
-	if err := run(context.Background(), *kubeconfig, *safe); err != nil {
-		fmt.Fprintln(os.Stderr, "granter:", err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.Stderr, "granter:", run(context.Background(), *kubeconfig, *safe))
+	os.Exit(1)
 }
 
+// run returns only with an error.
 func run(ctx context.Context, kubeconfig string, safe bool) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
