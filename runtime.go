@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/inspect"
 	"github.com/fairlead-io/fairlead/internal/interrupt"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/internal/serve"
@@ -424,3 +425,12 @@ func (rt *Runtime) Shards() *group.Group {
 	}
 	return rt.sharing.group
 }
+
+// WaitSynced waits until every observer of every cluster has handled its initial objects. If the context ends first,
+// the error names the observers that have not, with the reasons.
+func (rt *Runtime) WaitSynced(ctx context.Context) error {
+	return each(rt.declared.members(), func(c *Host) error { return c.observers.WaitSynced(ctx) })
+}
+
+// Describe returns the sources and observers of every cluster, with their declarations and their current state.
+func (rt *Runtime) Describe() inspect.Sources { return describe(rt.declared.members()) }

@@ -35,15 +35,6 @@ func (rt *Runtime) Fibers() iter.Seq[flow.Info] {
 	return e.Fibers()
 }
 
-// WaitSynced waits until every observer of every cluster has handled its initial objects. If the context ends first,
-// the error names the observers that have not, with the reasons.
-func (rt *Runtime) WaitSynced(ctx context.Context) error {
-	return each(rt.declared.members(), func(c *Host) error { return c.observers.WaitSynced(ctx) })
-}
-
-// Describe returns the sources and observers of every cluster, with their declarations and their current state.
-func (rt *Runtime) Describe() inspect.Sources { return describe(rt.declared.members()) }
-
 // Explain adds e to the sources of [Runtime.Why], before all others. It is for parts of the program besides controllers
 // that know causes. It may be called at any time. An explainer that panics contributes no cause. An explainer with a
 // method Finalizer(group, kind string) (string, bool) names its own finalizer, as controllers do; Why then does not

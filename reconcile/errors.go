@@ -98,3 +98,15 @@ func asPanic(err error) (value any, stack []byte, ok bool) {
 	}
 	return nil, nil, false
 }
+
+// Failure is an object whose last reconciliation failed.
+type Failure struct {
+	Controller string
+	Key        Key
+	Class      Class
+	Err        error // *Error
+	Attempts   int   // since the last success, or the last change of the spec
+	Since      time.Time
+	At         time.Time // of the last attempt
+	Next       time.Time // of the next attempt; zero if none is scheduled, or if a fiber is running
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -15,18 +14,6 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
-
-// Failure is an object whose last reconciliation failed.
-type Failure struct {
-	Controller string
-	Key        Key
-	Class      Class
-	Err        error // *Error
-	Attempts   int   // since the last success, or the last change of the spec
-	Since      time.Time
-	At         time.Time // of the last attempt
-	Next       time.Time // of the next attempt; zero if none is scheduled, or if a fiber is running
-}
 
 func (f *failure) public(controller string, it *item) *Failure {
 	out := &Failure{
