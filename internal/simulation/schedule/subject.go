@@ -36,17 +36,21 @@ func (s *Subject) keepAlive(ctx context.Context) {
 		own, cancel := context.WithCancel(ctx)
 		p := &Process{cancel: cancel}
 		p.Client = &http.Client{Transport: s.run.outsideTransport(p)}
-		ended := make(chan error, 1)
-		s.processes.Go(func() { ended <- s.Start(own, p) })
+		var failure error // set before ended is closed
+		ended := make(chan struct{})
+		s.processes.Go(func() {
+			defer close(ended)
+			failure = s.Start(own, p)
+		})
 		select {
-		case err := <-ended:
+		case <-ended:
 			p.cancel()
-			if ctx.Err() == nil && !p.isDead() && s.exited(p, err) {
+			if ctx.Err() == nil && !p.isDead() && s.exited(p, failure) {
 				return
 			}
 		case <-own.Done(): // killed; its goroutines may need a while to notice
 			if s.WaitForEnd {
-				_ = <-ended // that of a killed process says nothing
+				<-ended
 			}
 		}
 		p.kill()
