@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -53,6 +54,13 @@ func TestPlantedBugs(t *testing.T) {
 		simulate.Await(numbered("web", "api")),
 	}
 	remove := append(make[:2:2], simulate.Delete("widgets/web"), simulate.Gone("widgets/web"))
+	deposed := append(make[:2:2], simulate.Wait(time.Minute), simulate.ApplyObject(api),
+		simulate.Await(func(w simulate.World) error {
+			if len(w.Objects("configmaps")) < 2 {
+				return errors.New("api has no ConfigMap")
+			}
+			return nil
+		}), simulate.Faults("depose"))
 	for _, tt := range []struct {
 		name    string
 		subject func(fixed bool) simulate.Subject
@@ -70,6 +78,7 @@ func TestPlantedBugs(t *testing.T) {
 			"POST vendor.example/disks size=1",
 		},
 		{"TwoLeaders", twoLeaders, make, engine.Left, "configmaps/default/web-*"},
+		{"WorksOn", worksOn, deposed, engine.Left, "configmaps/default/api-*"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			report, err := simulate.Search(t, "bug", tt.subject(false), append(tt.parts, simulate.Schedules(2000))...)

@@ -397,7 +397,14 @@ func doubledCall(fixed bool) simulate.Subject {
 
 // twoLeaders creates a ConfigMap with a generated name if the server has none. Only a leader does so, so that there is
 // one ConfigMap if no write of an earlier leader is under way. Its twin has a fixed name.
-func twoLeaders(fixed bool) simulate.Subject {
+func twoLeaders(fixed bool) simulate.Subject { return elected(fixed, true) }
+
+// worksOn works on when it has lost its lock, beside the next leader. Its twin ends.
+func worksOn(fixed bool) simulate.Subject { return elected(false, fixed) }
+
+// elected is a subject with leader election. The names of its ConfigMaps are fixed or generated, and it may end when it
+// has lost its lock.
+func elected(fixed, ends bool) simulate.Subject {
 	return subject(func(ctx context.Context, cfg *rest.Config) error {
 		client, err := kubernetes.NewForConfig(cfg)
 		if err != nil {
@@ -413,8 +420,11 @@ func twoLeaders(fixed bool) simulate.Subject {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(ctx context.Context) {
-					ended <- runToy(ctx, cfg, func(t *toy, w widget) error {
+				OnStartedLeading: func(leading context.Context) {
+					if !ends {
+						leading = ctx
+					}
+					ended <- runToy(leading, cfg, func(t *toy, w widget) error {
 						list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx,
 							metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
 						if err == nil && len(list.Items) == 0 {
@@ -438,7 +448,9 @@ func twoLeaders(fixed bool) simulate.Subject {
 			return err
 		}
 		elector.Run(ctx)
-		cancel(nil)
+		if ends {
+			cancel(nil)
+		}
 		select {
 		case err := <-ended:
 			return errors.Join(err, errors.New("the lock is lost"))

@@ -83,7 +83,7 @@ func Single(ref *Reference, kinds []FaultKind, late time.Duration, only []string
 					add(Fault{Kind: kind, At: m, For: Duration(late)})
 				}
 			}
-		case Pause:
+		case Pause, Depose:
 			if !ref.Leads {
 				continue
 			}

@@ -23,15 +23,17 @@ const (
 	Late        FaultKind = "late"         // the watches of one kind are late from a change on
 	LateCrash   FaultKind = "late-crash"   // as Late, and the subject is killed at its next write
 	Pause       FaultKind = "pause"        // the leader is suspended before a write, until another replica leads
+	Depose      FaultKind = "depose"       // from a write on, the leader cannot renew its lock, until another replica leads
 )
 
-// Classes are the groups of faults that option Faults and flag --faults select, in the order in which they are played.
+// Classes are the groups of faults that option Faults and flag --faults select.
 var Classes = map[string][]FaultKind{
-	"crash": {CrashAfter, CrashBefore},
-	"late":  {Late, LateCrash},
-	"lost":  {Lost},
-	"error": {Unsent, Conflict, Refused, Throttled},
-	"pause": {Pause},
+	"crash":  {CrashAfter, CrashBefore},
+	"late":   {Late, LateCrash},
+	"lost":   {Lost},
+	"error":  {Unsent, Conflict, Refused, Throttled},
+	"pause":  {Pause},
+	"depose": {Depose},
 }
 
 // ClassNames returns the names of Classes, sorted.
@@ -42,6 +44,14 @@ func ClassNames() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// needsReplicas reports whether a fault only shows with two replicas.
+func (k FaultKind) needsReplicas() bool { return k == Pause || k == Depose }
+
+// NeedsReplicas reports whether a fault of the plan only shows with two replicas.
+func (p Plan) NeedsReplicas() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind.needsReplicas() })
 }
 
 // ParseClasses returns the faults of some classes. Without a class, it returns nil.
@@ -89,6 +99,8 @@ func (f Fault) String() string {
 			f.At.Kind(), f.For, f.At)
 	case Pause:
 		return fmt.Sprintf("the leader is suspended for %s at %s", f.For, f.At)
+	case Depose:
+		return fmt.Sprintf("the leader cannot renew its lock for %s from %s on", f.For, f.At)
 	}
 	return string(f.Kind) + " at " + f.At.String()
 }

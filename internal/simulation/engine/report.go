@@ -10,7 +10,7 @@ import (
 
 // Names are texts that depend on how the search was started.
 type Names struct {
-	Replay func(plan string) string // returns the command that replays a plan in JSON
+	Replay func(plan string) string // returns the command that replays a plan in JSON; nil: none is shown
 }
 
 // ParsePlan reads a plan as a report shows it.
@@ -78,7 +78,9 @@ func writeFinding(b *strings.Builder, number int, f Finding, n Names) {
 		fmt.Fprintf(b, "  fault:  %s\n", fault)
 	}
 	course(b, f)
-	fmt.Fprintf(b, "  replay: %s\n\n", n.Replay(planText(f.Plan)))
+	if n.Replay != nil {
+		fmt.Fprintf(b, "  replay: %s\n\n", n.Replay(planText(f.Plan)))
+	}
 }
 
 // course shows the events around the fault.

@@ -87,7 +87,7 @@ func Play(ctx context.Context, d Driver, o Options, plan *Plan) (*Report, error)
 func Search(ctx context.Context, d Driver, o Options) (*Report, error) {
 	s := &search{driver: d, o: o, start: time.Now(), report: &Report{Seed: o.Seed}, found: map[string]bool{}}
 	if s.o.Faults == nil {
-		for _, class := range []string{"crash", "late", "lost", "error", "pause"} {
+		for _, class := range []string{"crash", "late", "lost", "error", "pause", "depose"} {
 			s.o.Faults = append(s.o.Faults, Classes[class]...)
 		}
 	}
@@ -363,7 +363,7 @@ func (s *search) shrink(ctx context.Context, ref *Reference, p Plan, out *Outcom
 		}
 	}
 	for i := range p.Faults {
-		for p.Faults[i].Kind != Pause && p.Faults[i].For > Duration(time.Second) {
+		for !p.Faults[i].Kind.needsReplicas() && p.Faults[i].For > Duration(time.Second) {
 			candidate := p
 			candidate.Faults = slices.Clone(p.Faults)
 			candidate.Faults[i].For = (p.Faults[i].For / 2).round()

@@ -21,7 +21,8 @@ type Process struct {
 	dead   bool
 	paused time.Time           // until then
 	freeze func(time.Duration) // suspends the program, if that is not this one
-	spared bool                // it has been suspended, so that it may end by itself
+	locked time.Time           // until then, it cannot write to a lock
+	spared bool                // it has been suspended or deposed, so that it may end by itself
 	leases []types.NamespacedName
 }
 
@@ -69,6 +70,19 @@ func (p *Process) suspend(d time.Duration) {
 	if p.freeze != nil {
 		p.freeze(d)
 	}
+}
+
+// depose makes all writes to locks fail.
+func (p *Process) depose(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.locked, p.spared = time.Now().Add(d), true
+}
+
+func (p *Process) isDeposed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Before(p.locked)
 }
 
 // resumed waits until the process is not suspended any more.

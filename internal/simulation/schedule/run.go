@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -138,7 +137,7 @@ func (r *Run) Play(ctx context.Context, s *Subject, steps []Step) (*engine.Outco
 	defer cancel()
 	s.run = r
 	replicas := 1
-	if slices.ContainsFunc(r.o.Plan.Faults, func(f engine.Fault) bool { return f.Kind == engine.Pause }) {
+	if r.o.Plan.NeedsReplicas() {
 		replicas = 2
 	}
 	var own sync.WaitGroup

@@ -108,6 +108,9 @@ func (t *transport) plain(r *http.Request, q request) (*http.Response, error) {
 	if err := t.process.resumed(r.Context().Done()); err != nil {
 		return nil, err
 	}
+	if !isEvent(q.resource) && t.process.isDeposed() {
+		return nil, errNetwork
+	}
 	resp, err := t.inner.RoundTrip(r)
 	if err == nil && t.process.isDead() {
 		_ = resp.Body.Close()
@@ -170,6 +173,10 @@ func (w *wire) deliver(r *http.Request, p *Process, q request, name string, body
 			// The write is on the network already, so it arrives even if the process gives it up meanwhile.
 			r = r.WithContext(context.WithoutCancel(ctx))
 			_ = sleep(nil, time.Duration(f.For))
+			continue
+		case engine.Depose:
+			w.rec.note(engine.Subject, f.String())
+			p.depose(time.Duration(f.For))
 			continue
 		}
 		w.rec.mark(engine.Subject, m, f.String())
