@@ -53,6 +53,9 @@ func readWorkload(path string) ([]schedule.Step, error) {
 	if err := yaml.UnmarshalStrict(content, &steps); err != nil {
 		return nil, fmt.Errorf("cannot decode the workload %s: it must be a list of steps: %w", path, err)
 	}
+	if len(steps) == 0 {
+		return nil, fmt.Errorf("the workload %s has no steps", path)
+	}
 	var out []schedule.Step
 	for i, s := range steps {
 		next, err := s.step(filepath.Dir(path))
