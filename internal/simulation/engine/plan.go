@@ -23,7 +23,7 @@ const (
 	Late        FaultKind = "late"         // the watches of one kind are late from a change on
 	LateCrash   FaultKind = "late-crash"   // as Late, and the subject is killed at its next write
 	Pause       FaultKind = "pause"        // the leader is suspended before a write, until another replica leads
-	Depose      FaultKind = "depose"       // from a write on, the leader cannot renew its lock, until another replica leads
+	Depose      FaultKind = "depose"       // the leader cannot renew its lock from a write on, until another one leads
 )
 
 // Classes are the groups of faults that option Faults and flag --faults select.
