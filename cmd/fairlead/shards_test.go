@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	testprogram "github.com/fairlead-io/fairlead/internal/testbed/program"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
 )
@@ -64,7 +65,8 @@ func TestShardMistakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var out, errs bytes.Buffer
+			var out bytes.Buffer
+			var errs testlog.Book // the member of a group and the source write to it at the same time
 			code := run(t.Context(), tc.args, strings.NewReader(""), &out, &errs)
 			lines := strings.Split(strings.TrimSpace(errs.String()), "\n") // of the source's conditions, too
 			if code != tc.code || !strings.Contains(lines[len(lines)-1], tc.says) {
