@@ -2,6 +2,7 @@ package grants
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,12 +19,23 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// vault has the password of each Grant.
-type vault map[string]string
+// vault has the password of each Grant. It is safe for concurrent use.
+type vault struct {
+	mu        sync.Mutex
+	passwords map[string]string
+}
 
-func (v vault) Store(_ context.Context, name string, data map[string][]byte) error {
-	v[name] = string(data["password"])
+func (v *vault) Store(_ context.Context, name string, data map[string][]byte) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.passwords[name] = string(data["password"])
 	return nil
+}
+
+func (v *vault) password(name string) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.passwords[name]
 }
 
 // A Grant waits for its Secret, and follows it, also after a restart.
@@ -44,7 +56,7 @@ func TestGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer user.Close()
-		stored := vault{}
+		stored := &vault{passwords: map[string]string{}}
 		run := func() (stop func()) {
 			rt := fairlead.New(server.Config(), fairlead.WithScheme(newScheme()))
 			Declare(rt, stored)
@@ -61,8 +73,8 @@ func TestGrant(t *testing.T) {
 		want := func(when, password string) {
 			t.Helper()
 			time.Sleep(time.Minute) // of the fake clock
-			if stored["web"] != password {
-				t.Errorf("%s: stored is %q, want %q", when, stored["web"], password)
+			if got := stored.password("web"); got != password {
+				t.Errorf("%s: stored is %q, want %q", when, got, password)
 			}
 		}
 		set := func(password string) {
