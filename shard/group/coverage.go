@@ -55,7 +55,7 @@ type admission struct {
 // if this member may not join. dead are members that have stopped.
 //
 // The generation is that of a member with the same kinds. Kinds that no member has are the newest. A member that states
-// nothing may be of the former release, which knows no generations: all members then have generation 0.
+// nothing may run the former release, which has no generations. All members then have generation 0.
 func (a *admission) generation(ctx context.Context, r *record, dead []string) (int, error) {
 	if a.own.Program == "" {
 		return 0, nil

@@ -33,7 +33,7 @@ type member struct {
 	Weight  int       `json:"weight"`
 	Since   time.Time `json:"since"` // by the clock of that member
 	Leaving bool      `json:"leaving,omitempty"`
-	// Coverage is the generation of what the member covers; a newer one is higher.
+	// Coverage is the generation of the kinds of the member. Newer generations are higher.
 	Coverage int `json:"coverage,omitempty"`
 }
 

@@ -5,7 +5,7 @@
 //     nothing of a schedule is left in the next one.
 //   - follower.go: follower knows all objects of a plane and reports their changes. It has a lock of its own.
 //   - proxy.go: proxy is the API server of one process of the subject. No state but its connections.
-//   - program.go: program starts and kills processes. output.go: the end of what they print.
+//   - program.go: program starts and kills processes. output.go: output keeps the last lines they write.
 //
 // # Order
 //

@@ -10,7 +10,7 @@ const (
 	lines = 15       // of them are shown
 )
 
-// output keeps the end of what a process prints. It is safe for concurrent use.
+// output keeps the last part of the output of a process. It is safe for concurrent use.
 type output struct {
 	mu sync.Mutex
 	b  []byte

@@ -180,7 +180,7 @@ func followed(res apiserver.Resource) bool {
 	return true
 }
 
-// supply prepares control planes until ctx ends, one ahead of what is taken.
+// supply prepares control planes before they are needed: while one is in use, the next one starts.
 type supply struct {
 	ready  chan prepared
 	cancel context.CancelFunc

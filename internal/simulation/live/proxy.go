@@ -1,7 +1,6 @@
 package live
 
 import (
-	"context"
 	"io"
 	"log"
 	"net"
@@ -56,13 +55,10 @@ func newProxy(target *url.URL, api, outside http.RoundTripper) (*proxy, error) {
 	return p, nil
 }
 
-// close ends all connections. It returns when no request is in progress.
+// close ends all connections, and with them the contexts of requests in progress.
 func (p *proxy) close() {
 	_ = p.server.Close()
 	<-p.done
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	_ = p.server.Shutdown(ctx)
 }
 
 // reverse returns a handler that sends requests with a transport. An error of the transport breaks the connection.

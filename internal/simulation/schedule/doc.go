@@ -1,5 +1,5 @@
 // Package schedule plays one schedule: the steps of a workload beside a subject, with the faults of a plan. It records
-// what happens. A driver brings the API server and starts the processes of the subject: package bubble in virtual time,
+// the course. A driver brings the API server and starts the processes of the subject: package bubble in virtual time,
 // package live in real time.
 //
 //   - run.go: Run, what a driver and the steps use. It waits until the system is quiet.

@@ -26,7 +26,7 @@ type Process struct {
 	leases []types.NamespacedName
 }
 
-// OnSuspend calls freeze when the process is to be suspended for a time. freeze must not block.
+// OnSuspend sets the function that suspends the process for a time. freeze must not block.
 func (p *Process) OnSuspend(freeze func(time.Duration)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

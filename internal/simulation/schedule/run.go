@@ -31,8 +31,8 @@ type Pace struct {
 	Brief time.Duration
 	// TooLong bounds a run that does not become quiet.
 	TooLong time.Duration
-	// Window is the time in which a request is counted. One that comes more than once a second while nothing changes is
-	// repeated.
+	// Window is the period in which requests are counted. A request that the subject sends more than once a second while
+	// nothing changes shows that the system is not quiet.
 	Window time.Duration
 	// Poll is the longest time between two looks at a system that changes no more.
 	Poll time.Duration
@@ -272,7 +272,7 @@ func (r *Run) settle(ctx context.Context) (quiet bool, busy []engine.Repeat) {
 	return false, nil
 }
 
-// settled reports whether the run has come to the end without faults, and nothing more is to be expected.
+// settled reports whether the state equals the end without faults, the faults are over, and nothing changes.
 func (r *Run) settled(still time.Duration) bool {
 	brief := r.o.Pace.Brief
 	return r.o.Want != nil && still >= brief && r.o.Idle() && r.rec.faultsOver(brief) && len(r.rec.busy(brief)) == 0 &&

@@ -21,7 +21,7 @@ var env clustertest.Env
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
 
-// One Service has a host, and cannot be deleted while it has it.
+// Only one Service can have a host, and it cannot be deleted while it has one.
 func TestHosts(t *testing.T) {
 	hooks := admissiontest.Start(t, env.Config(t), hosts.Declare)
 	user, err := client.New(client.Options{Config: env.Config(t)})

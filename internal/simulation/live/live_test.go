@@ -1,0 +1,56 @@
+package live
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The proxy asks for JSON in place of binary encodings, and for nothing else that the subject did not ask for.
+func TestReadable(t *testing.T) {
+	for accept, want := range map[string]string{
+		"application/json":                                                                "application/json",
+		"application/json;as=Table, */*":                                                  "application/json;as=Table, */*",
+		"application/vnd.kubernetes.protobuf":                                             "application/json",
+		"application/vnd.kubernetes.protobuf,application/json":                            "application/json",
+		"application/cbor, application/json":                                              "application/json",
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1": "application/json",
+		"application/vnd.kubernetes.protobuf;as=A,application/json;as=A,*/*":              "application/json;as=A, */*",
+		"":           "application/json",
+		"text/plain": "text/plain, application/json",
+	} {
+		h := http.Header{"Accept": {accept}}
+		if readable(h); h.Get("Accept") != want {
+			t.Errorf("%q becomes %q, want %q", accept, h.Get("Accept"), want)
+		}
+	}
+}
+
+// However much a process prints, only the end is kept and the last lines are shown.
+func TestOutput(t *testing.T) {
+	var o output
+	if o.String() != "" {
+		t.Errorf("the text without output is %q", &o)
+	}
+	line := strings.Repeat("x", 1000)
+	for i := range 1000 {
+		if n, err := fmt.Fprintln(&o, i, line); err != nil || n < len(line) {
+			t.Fatalf("%d bytes are taken, error %v", n, err)
+		}
+	}
+	if len(o.b) > 2*kept+2*len(line) {
+		t.Errorf("%d bytes are kept", len(o.b))
+	}
+	shown := strings.Split(o.String(), "\n  ")
+	if len(shown) != lines+1 || !strings.HasPrefix(shown[lines], "999 ") || !strings.HasPrefix(shown[1], "985 ") {
+		t.Errorf("%d lines are shown, the last one %.10q", len(shown)-1, shown[len(shown)-1])
+	}
+	if _, err := o.Write(make([]byte, 10*kept)); err != nil || len(o.b) > 2*kept {
+		t.Errorf("%d bytes are kept of one large write, error %v", len(o.b), err)
+	}
+}
