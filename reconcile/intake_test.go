@@ -87,11 +87,11 @@ func TestIntake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newIntakeDesk(t)
 		defer d.end()
+		testbed.Put(t, d.server, testbed.New("a", "web")) // first: an open that is refused may list, too
+		testbed.Put(t, d.server, owned("one", "web"))
 		if _, err := d.open(d.main, nil); !errors.Is(err, errNotRunning) || d.running() {
 			t.Errorf("before the start, open returns %v", err)
 		}
-		testbed.Put(t, d.server, testbed.New("a", "web"))
-		testbed.Put(t, d.server, owned("one", "web"))
 		d.start(t.Context())
 		maps := newWatch[corev1.ConfigMap](ownerOf, nil)
 		if err := maps.resolve(testbed.Scheme()); err != nil {
