@@ -247,9 +247,9 @@ func (s *starter) withdraw(r *run, unwanted func(record.Target) bool) {
 func unwanted(op *v1alpha1.Operation, find course.Lookup) func(record.Target) bool {
 	decided := meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError)
 	return func(t record.Target) bool {
-		_, exists := find(t.ID)
+		facts, exists := find(t.ID)
 		en := record.Entry(&op.Status, t)
-		return !exists || decided && t.Purpose == record.Main || en != nil && en.State.Terminal()
+		return !exists || facts.Withheld || decided && t.Purpose == record.Main || en != nil && en.State.Terminal()
 	}
 }
 

@@ -31,6 +31,7 @@ type stage struct {
 	failing error // of save
 	short   bool  // the namespace has used up its share of writes
 	full    bool  // calls have to wait for their turn
+	facts   course.WebhookFacts
 }
 
 func (s *stage) refresh(_ context.Context, d draft) error {
@@ -95,11 +96,57 @@ func (*stage) turn(*news, *v1alpha1.Operation, bool) (course.Turn, bool) { retur
 
 func (*stage) resolveDoubt(context.Context, *course.Doubt) error { return nil }
 
-func (*stage) find(string) course.Lookup {
-	return func(string) (course.WebhookFacts, bool) { return course.WebhookFacts{Timeout: time.Hour}, true }
+func (s *stage) find(string) course.Lookup {
+	return func(string) (course.WebhookFacts, bool) { return s.facts, true }
 }
 
 func (s *stage) usable(store.Key, *news) (*webhook.Compiled, error) { return s.hook, nil }
+
+// newStage returns a stage on which op is stored, with the Webhook that it calls.
+func newStage(t *testing.T, op *v1alpha1.Operation) *stage {
+	t.Helper()
+	hook, err := webhook.Compile(webhook.Definition{
+		Namespace: "ns", Name: "one", Request: webhook.Request{URL: "https://example.com/"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := webhook.New(webhook.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return &stage{stored: op, hook: hook, client: client, facts: course.WebhookFacts{Timeout: time.Hour}}
+}
+
+// stagedOperation returns an accepted operation that calls the Webhook of a stage.
+func stagedOperation() *v1alpha1.Operation {
+	return coursetest.Requested(func(op *v1alpha1.Operation) {
+		op.Namespace, op.ResourceVersion = "ns", "1"
+		op.CreationTimestamp = metav1.NewTime(epoch)
+		op.Spec.OperationID, op.Spec.WebhookIDs = "op", []string{"one"}
+	})
+}
+
+// stepper returns a stepper that works with the stage, and the run of the stored operation.
+func (s *stage) stepper() (*stepper, *run) {
+	pace := &paces{}
+	steps := &stepper{
+		holds: func(string) bool { return true }, draining: func(string) bool { return false },
+		namesOf: func(*v1alpha1.Operation) nameSet { return 0 }, runs: newRuns(func(store.Key) {}),
+		writes: s, turns: s, hooks: s, reports: stagedReports{s}, busy: &drain{}, troubles: &troubles{},
+		stuck: newTally(nil), paces: pace, endpoints: s, traces: spans{}, log: slog.New(slog.DiscardHandler),
+		now: func() time.Time { return epoch },
+		starter: &starter{
+			fence: func(string) error { return nil }, writes: s, hooks: s, calls: stagedCalls{s},
+			reports: stagedReports{s}, paces: pace, trusted: func(string) bool { return true },
+			callbackURL: func(*v1alpha1.Operation, string, webhook.Purpose) string { return "" }, traces: spans{},
+		},
+	}
+	r := newRun(store.Key{Namespace: s.stored.Namespace, Name: s.stored.Name}, s.stored)
+	steps.runs.add(r, func() bool { return true })
+	return steps, r
+}
 
 // stagedCalls implements caller.
 type stagedCalls struct{ *stage }
@@ -148,17 +195,6 @@ func (r stagedReports) ended(_ context.Context, op *v1alpha1.Operation) {
 func TestStep(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	hook, err := webhook.Compile(webhook.Definition{
-		Namespace: "ns", Name: "one", Request: webhook.Request{URL: "https://example.com/"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := webhook.New(webhook.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
 	for name, c := range map[string]struct {
 		reason    string
 		change    func(*v1alpha1.Operation)
@@ -199,36 +235,21 @@ func TestStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			op := coursetest.Requested(func(op *v1alpha1.Operation) {
-				op.Namespace, op.ResourceVersion = "ns", "1"
-				op.CreationTimestamp = metav1.NewTime(epoch)
-				op.Spec.OperationID, op.Spec.WebhookIDs = "op", []string{"one"}
-				if c.change != nil {
-					c.change(op)
-				}
-			})
-			s := &stage{stored: op, hook: hook, client: client}
+			op := stagedOperation()
+			if c.change != nil {
+				c.change(op)
+			}
+			s := newStage(t, op)
 			if c.set != nil {
 				c.set(s)
 			}
-			pace, busy := &paces{}, &drain{}
+			steps, r := s.stepper()
+			steps.draining = func(string) bool { return c.draining }
+			steps.starter.fence = func(string) error { return c.fence }
+			steps.starter.trusted = func(string) bool { return !c.untrusted }
 			if c.draining {
-				busy.begin(false)
+				steps.busy.(*drain).begin(false)
 			}
-			steps := &stepper{
-				holds: func(string) bool { return true }, draining: func(string) bool { return c.draining },
-				namesOf: func(*v1alpha1.Operation) nameSet { return 0 }, runs: newRuns(func(store.Key) {}),
-				writes: s, turns: s, hooks: s, reports: stagedReports{s}, busy: busy, troubles: &troubles{},
-				stuck: newTally(nil), paces: pace, endpoints: s, traces: spans{}, log: slog.New(slog.DiscardHandler),
-				now: func() time.Time { return epoch },
-				starter: &starter{
-					fence: func(string) error { return c.fence }, writes: s, hooks: s, calls: stagedCalls{s},
-					reports: stagedReports{s}, paces: pace, trusted: func(string) bool { return !c.untrusted },
-					callbackURL: func(*v1alpha1.Operation, string, webhook.Purpose) string { return "" }, traces: spans{},
-				},
-			}
-			r := newRun(store.Key{Namespace: op.Namespace, Name: op.Name}, op)
-			steps.runs.add(r, func() bool { return true })
 			if _, err := steps.step(t.Context(), r); !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 				t.Fatalf("%s The first step returns %v, want %v", c.reason, err, c.err)
 			}
@@ -253,5 +274,32 @@ func TestStep(t *testing.T) {
 				t.Errorf("%s After the call (-want +got):\n%s", c.reason, diff)
 			}
 		})
+	}
+}
+
+// TestCallWithoutCredentialsWaitsInNoQueue: a call leaves the queue for a slot when its credentials are withdrawn, so
+// that no slot is kept for it. It joins the queue again when they are released.
+func TestCallWithoutCredentialsWaitsInNoQueue(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, stagedOperation())
+	s.full = true
+	steps, r := s.stepper()
+	for _, c := range []struct {
+		withheld bool
+		waiting  int // calls in the queue after the step
+		log      []string
+	}{
+		{false, 1, []string{"save In Progress"}},
+		{true, 0, []string{"withdraw"}},
+		{false, 1, nil},
+	} {
+		s.log, s.facts.Withheld = nil, c.withheld
+		if _, err := steps.step(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.refused) != c.waiting || !slices.Equal(s.log, c.log) {
+			t.Errorf("with credentials withheld %t, %d calls wait and the log is %q; want %d and %q", c.withheld,
+				len(r.refused), s.log, c.waiting, c.log)
+		}
 	}
 }
