@@ -191,6 +191,7 @@ func TestMetrics(t *testing.T) {
 			"fairlead_source_watching a maps":                         1,
 			"fairlead_source_staleness_seconds a maps":                0,
 			"fairlead_source_lists_total a maps":                      1,
+			"fairlead_source_list_errors_total a maps":                0,
 			"fairlead_source_changes_total a maps":                    2,
 			"fairlead_source_quarantined_total a maps":                0,
 		}

@@ -13,8 +13,8 @@ import (
 type collector struct {
 	sources func() inspect.Sources
 
-	handled, failed, retried, busy, lag                          *prometheus.Desc
-	objects, running, healthy, staleness, lists, changes, faulty *prometheus.Desc
+	handled, failed, retried, busy, lag                                      *prometheus.Desc
+	objects, running, healthy, staleness, lists, listErrors, changes, faulty *prometheus.Desc
 }
 
 func newCollector(sources func() inspect.Sources) prometheus.Collector {
@@ -37,19 +37,20 @@ func newCollector(sources func() inspect.Sources) prometheus.Collector {
 		objects: whole("objects", "Objects known."),
 		running: whole("running", "Whether the source is observed and was started."),
 
-		healthy:   scope("watching", "Whether the watch is connected."),
-		staleness: scope("staleness_seconds", "Time since the state was last confirmed."),
-		lists:     scope("lists_total", "Complete lists applied."),
-		changes:   scope("changes_total", "Changes received."),
-		faulty:    scope("quarantined_total", "Objects that could not be decoded."),
+		healthy:    scope("watching", "Whether the watch is connected."),
+		staleness:  scope("staleness_seconds", "Time since the state was last confirmed."),
+		lists:      scope("lists_total", "Complete lists applied."),
+		listErrors: scope("list_errors_total", "Lists that failed or were refused as implausible."),
+		changes:    scope("changes_total", "Changes received."),
+		faulty:     scope("quarantined_total", "Objects that could not be decoded."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.handled, c.failed, c.retried, c.busy, c.lag, c.objects, c.running, c.healthy, c.staleness, c.lists, c.changes,
-		c.faulty,
+		c.handled, c.failed, c.retried, c.busy, c.lag, c.objects, c.running, c.healthy, c.staleness, c.lists, c.listErrors,
+		c.changes, c.faulty,
 	} {
 		ch <- d
 	}
@@ -82,6 +83,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(c.healthy, yes(st.Phase == string(source.Watching)), name, st.Namespace)
 			gauge(c.staleness, st.Staleness.Seconds(), name, st.Namespace)
 			counter(c.lists, float64(st.Counters.Lists), name, st.Namespace)
+			counter(c.listErrors, float64(st.Counters.ListErrors), name, st.Namespace)
 			counter(c.changes, float64(st.Counters.Events), name, st.Namespace)
 			counter(c.faulty, float64(st.Counters.Quarantined), name, st.Namespace)
 		}

@@ -51,7 +51,12 @@ type lister struct {
 
 // sync fetches the content from the server and commits it. It moves the position to the version of the list, except for
 // a list of gained slots. If it used a watch with initial events, it returns the open stream.
-func (l *lister) sync(ctx context.Context, of listOf) (*stream, error) {
+func (l *lister) sync(ctx context.Context, of listOf) (_ *stream, err error) {
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			l.counts.ListErrors++
+		}
+	}()
 	unselected := of.gained != nil && l.filter.hasDropped(true)
 	if !unselected && l.initial.isUsable() {
 		st, err := l.watchList(ctx, of)
@@ -66,7 +71,7 @@ func (l *lister) sync(ctx context.Context, of listOf) (*stream, error) {
 			return nil, err
 		}
 	}
-	err := l.list(ctx, of, nil)
+	err = l.list(ctx, of, nil)
 	if c, ok := errors.AsType[*confirmation](err); ok {
 		err = l.confirm(ctx, of, c)
 	}
@@ -127,9 +132,6 @@ func (l *lister) list(ctx context.Context, of listOf, confirms *confirmation) er
 	for n := 1; ; n++ {
 		err := l.listOnce(ctx, of, confirms, n == restarts)
 		if !errors.Is(err, errTokenExpired) || n == restarts {
-			if err != nil {
-				l.counts.ListErrors++
-			}
 			return err
 		}
 		l.log.InfoContext(ctx, "continue token has expired, listing from the beginning", "error", err)

@@ -54,6 +54,9 @@ func TestListerKeepsTheContent(t *testing.T) {
 			if err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("error %v, want %v", err, c.want)
 			}
+			if r.counts.ListErrors != 1 {
+				t.Errorf("%d list errors, want 1", r.counts.ListErrors)
+			}
 			if last := r.sink.calls[len(r.sink.calls)-1]; last != "abort" || string(r.pos.version()) != "5" {
 				t.Errorf("calls %q, version %s", r.sink.calls, r.pos.version())
 			}
@@ -103,6 +106,12 @@ func TestListerUsesInitialEvents(t *testing.T) {
 	st.close()
 	if diff := cmp.Diff([]string{"put a", "commit 7"}, r.sink.calls); diff != "" {
 		t.Errorf("calls, -want +got:\n%s", diff)
+	}
+
+	r = newFixture(t, partConfig(), frameOf("ADDED", item("a", "1"))+frameOf("BOOKMARK", end))
+	r.pos.complete("9")
+	if _, err := r.lister().sync(t.Context(), listOf{}); !errors.Is(err, ErrStale) || r.counts.ListErrors != 1 {
+		t.Errorf("for initial events older than the version seen: error %v, %d list errors, want 1", err, r.counts.ListErrors)
 	}
 
 	unended := frameOf("ADDED", item("a", "1"))

@@ -63,7 +63,7 @@ type Status struct {
 // Counters holds counts since the source was made.
 type Counters struct {
 	Lists       int64 // complete lists applied
-	ListErrors  int64 // lists that failed
+	ListErrors  int64 // lists that failed, also those that came as the initial events of a watch
 	Watches     int64 // watches opened
 	Retries     int64 // waits before a retry
 	Events      int64 // changes passed to the sink

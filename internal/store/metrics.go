@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-io/fairlead/internal/source"
 )
 
 // Stats are the statistics of a store.
@@ -74,9 +76,28 @@ func metrics() []metric {
 	}
 }
 
-func staleness() *prometheus.Desc {
-	return prometheus.NewDesc("fairlead_store_staleness_seconds", "Time since the stored state was last confirmed.",
-		[]string{"group", "version", "resource", "selector", "namespace"}, nil)
+// scopeMetric is a metric of one namespace, or of all.
+type scopeMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(st *source.Status, now time.Time) float64
+}
+
+func scopeMetrics() []scopeMetric {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("fairlead_store_"+name, help,
+			[]string{"group", "version", "resource", "selector", "namespace"}, nil)
+	}
+	return []scopeMetric{
+		{
+			desc("staleness_seconds", "Time since the stored state was last confirmed."), prometheus.GaugeValue,
+			func(st *source.Status, now time.Time) float64 { return st.Staleness(now).Seconds() },
+		},
+		{
+			desc("list_errors_total", "Lists that failed or were refused as implausible."), prometheus.CounterValue,
+			func(st *source.Status, _ time.Time) float64 { return float64(st.Counters.ListErrors) },
+		},
+	}
 }
 
 // Describe implements prometheus.Collector.
@@ -84,12 +105,14 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range metrics() {
 		out <- m.desc
 	}
-	out <- staleness()
+	for _, m := range scopeMetrics() {
+		out <- m.desc
+	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	all, stale, now := metrics(), staleness(), time.Now()
+	all, scopes, now := metrics(), scopeMetrics(), time.Now()
 	for _, s := range c.list() {
 		stats, r := s.Stats(), s.opt.Resource
 		labels := []string{r.Group, r.Version, r.Resource, metricLabel(&s.opt, s.scope.Load())}
@@ -97,8 +120,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(stats), labels...)
 		}
 		for _, st := range s.Statuses() {
-			out <- prometheus.MustNewConstMetric(stale, prometheus.GaugeValue, st.Staleness(now).Seconds(),
-				append(labels[:4:4], st.Namespace)...)
+			for _, m := range scopes {
+				out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&st, now), append(labels[:4:4], st.Namespace)...)
+			}
 		}
 	}
 }
