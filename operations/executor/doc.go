@@ -51,12 +51,16 @@
 //
 // A wait for a fact about a Webhook needs these parts:
 //
-//   - the reason (v1alpha1) and the fact (compiled.Times, hookfacts.go)
-//   - the decision (course.Plan, also for compensations and notifications), and start.go for calls at the deadline
-//   - the condition (report.go) and operations.View
-//   - the cause (awaited.go of operations/internal/causes, why.go), and its type in tally.go
+//   - the field, the reason and the CRD (operations/api/v1alpha1, and `make generate`)
+//   - the fact: Times in operations/internal/compiled/cache.go, and hookfacts.go
+//   - the decision: course.Plan, also for compensations and notifications; start.go for calls at the deadline and for
+//     calls that must leave the queue for a slot (unwanted)
+//   - the condition (report.go), operations.View, and the description of waiting in operations/httpapi/openapi.json
+//   - the cause: hook.go (constructor), awaited.go and call.go of operations/internal/causes, and why.go
+//   - the metric: tally.go, and stuckText in operations/console/section.go, for waits that count as stuck
 //
-// A cause whose wait has a declared end needs that bound, or the operation counts as stuck from the beginning. A wait
+// A cause whose wait has a declared end needs that bound (awaited.go and of.go of causes), or the operation counts as
+// stuck from the beginning. Before the bound, neither the metric of stuck operations nor the console counts it. A wait
 // for a turn is a refusal of calls.admit instead (flight.go), which why.go and snapshot.go explain.
 //
 // # Shares
