@@ -274,7 +274,10 @@ func TestQuietOnce(t *testing.T) {
 			}
 		}
 		over.Store(true)
-		slots.Gain(layout.All()) // for those that spin
+		for i := range reported {
+			reported[i].Store(false) // a worker that has not seen over may enter once more
+		}
+		slots.Gain(layout.All())
 		slots.Lose(layout.All()).Wait(t.Context(), nil, func(shard.Set) {})
 		workers.Wait()
 	})
