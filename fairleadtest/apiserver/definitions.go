@@ -142,6 +142,7 @@ func (d *definitions) install(name string, definition *custom.Definition) {
 		d.store.tables[t.res.GVR()] = t
 	}
 	d.served[name] = next
+	d.store.sorted.Store(nil)
 }
 
 func resourceOf(d *custom.Definition, v *custom.Version) Resource {
@@ -166,6 +167,7 @@ func (d *definitions) withdraw(old *installed) {
 			delete(d.store.tables, t.res.GVR())
 		}
 	}
+	d.store.sorted.Store(nil)
 	old.tables[0].wake()
 }
 

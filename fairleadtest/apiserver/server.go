@@ -156,7 +156,7 @@ func New(opts Options) (*Server, error) {
 }
 
 // Resources returns the resources that are served, by group, version and name, including those of
-// CustomResourceDefinitions. The caller owns the slice.
+// CustomResourceDefinitions. The caller must not change the slice.
 func (s *Server) Resources() []Resource { return s.store.served() }
 
 // Up accepts connections again after Down, at the same address. It does nothing if the server is up.

@@ -24,7 +24,8 @@ type store struct {
 	compacted uint64 // revisions below this one cannot be read
 	uids      uint64 // never goes back, unlike rev
 	tables    map[schema.GroupVersionResource]*table
-	crds      *definitions // nil: definitions are objects without effect
+	sorted    atomic.Pointer[[]Resource] // those that are served; nil after a change, until they are read
+	crds      *definitions               // nil: definitions are objects without effect
 }
 
 // table is one resource. The versions of a custom resource share their rows. store.mu guards served.
@@ -78,6 +79,7 @@ func objectKey(namespace, name string) string { return namespace + "/" + name }
 func (st *store) register(r Resource) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	st.sorted.Store(nil)
 	if t := st.tables[r.GVR()]; t != nil {
 		t.served = true
 		return
@@ -105,6 +107,7 @@ func (st *store) withdraw(gvr schema.GroupVersionResource) bool {
 		return false
 	}
 	t.served = false
+	st.sorted.Store(nil)
 	t.wake()
 	return true
 }
@@ -118,8 +121,11 @@ func (st *store) table(gvr schema.GroupVersionResource) *table {
 	return nil
 }
 
-// served returns the served resources in a fixed order.
+// served returns the served resources in a fixed order. The caller must not change the slice.
 func (st *store) served() []Resource {
+	if known := st.sorted.Load(); known != nil {
+		return *known
+	}
 	st.mu.RLock()
 	defer st.mu.RUnlock()
 	var out []Resource
@@ -131,6 +137,7 @@ func (st *store) served() []Resource {
 	slices.SortFunc(out, func(a, b Resource) int {
 		return strings.Compare(a.Group+"/"+a.Version+"/"+a.Resource, b.Group+"/"+b.Version+"/"+b.Resource)
 	})
+	st.sorted.Store(&out) // under the lock: no change is missed
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/errors"
@@ -342,19 +343,41 @@ func (s *Server) persist(base *object, next *unstructured.Unstructured, dryRun b
 
 // sameContent reports whether two states are equal, except for the times in managedFields.
 func sameContent(a, b *unstructured.Unstructured) bool {
-	if reflect.DeepEqual(a.Object, b.Object) {
+	return equalExcept(a.Object, b.Object, "metadata", "managedFields", "time")
+}
+
+// equalExcept reports whether two JSON values are equal, except for the field at path. Elements of a list have no part
+// in the path. An absent list equals an empty one if it is on the path. It is called for each write and copies nothing.
+func equalExcept(a, b any, path ...string) bool {
+	switch x := a.(type) {
+	case []any:
+		y, isList := b.([]any)
+		return (isList || b == nil) && slices.EqualFunc(x, y, func(a, b any) bool { return equalExcept(a, b, path...) })
+	case map[string]any:
+		y, isMap := b.(map[string]any)
+		if !isMap {
+			return false
+		}
+		onPath := len(path) > 1
+		for k, v := range x {
+			w, ok := y[k]
+			switch {
+			case k != path[0]:
+				if !ok || !reflect.DeepEqual(v, w) {
+					return false
+				}
+			case onPath && !equalExcept(v, w, path[1:]...):
+				return false
+			}
+		}
+		for k, w := range y {
+			if _, ok := x[k]; !ok && (k != path[0] || onPath && !equalExcept(w, nil, path[1:]...)) {
+				return false
+			}
+		}
 		return true
 	}
-	strip := func(u *unstructured.Unstructured) map[string]any {
-		u = u.DeepCopy()
-		entries := u.GetManagedFields()
-		for i := range entries {
-			entries[i].Time = nil
-		}
-		u.SetManagedFields(entries)
-		return u.Object
-	}
-	return reflect.DeepEqual(strip(a), strip(b))
+	return reflect.DeepEqual(a, b)
 }
 
 // inherit restores fields that a client cannot change, applies the rule of the subresource, and increments the
