@@ -9,7 +9,7 @@ GO ?= go
 BIN := $(CURDIR)/bin
 
 # Every module that has code of ours and needs no other source. controlplane/ and tools/ only pin versions.
-MODULES := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './controlplane/*' -not -path './tools/*' -not -path './conformance/bugs/*' | sort)))
+MODULES := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './controlplane/*' -not -path './tools/*' | sort)))
 OTHER_MODULES := $(filter-out .,$(MODULES))
 
 LINT := $(BIN)/golangci-lint
@@ -25,8 +25,6 @@ SOAK ?= 1h
 BENCHTIME ?= 1s
 # What goes to the program of make conformance, such as -runs 5 -suites 'pkg/(cache|client)$$'.
 CONFORMANCE ?=
-# Which operators make bugs plays, such as rabbitmq; default: all.
-BUGS ?=
 # What make image calls it, and what make release makes.
 IMAGE ?= fairlead:dev
 VERSION ?=
@@ -85,11 +83,6 @@ bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 conformance: ## Run the suites of controller-runtime and of public operators, stock and on our cache (CONFORMANCE='-runs 5 -suites jobset')
 	@echo "==> conformance (the first time, a control plane and the suites are built: about half an hour on two cores)"
 	@$(GO) -C conformance run . $(CONFORMANCE)
-
-.PHONY: bugs
-bugs: ## Find published bugs of public operators by simulation, and nothing at the commits of their fixes (BUGS=rabbitmq)
-	@echo "==> bugs (clones the operators; some minutes on two cores)"
-	@./conformance/bugs/run.sh $(BUGS)
 
 .PHONY: soak
 soak: setup-tests build ## Play random fault schedules for an hour, then hostile tenants, then fuzz targets, then every test over and over (SOAK=1h each)
