@@ -2,7 +2,7 @@
 //
 //	fairlead up --temporary -- go test ./...
 //
-// as make test does. Otherwise each test binary starts its own when a test first needs it.
+// Otherwise each test binary starts its own when a test first needs it.
 //
 //	var env clustertest.Env
 //

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,27 +12,31 @@ import (
 // TestSameContent: only the times in managedFields may differ.
 func TestSameContent(t *testing.T) {
 	t.Parallel()
-	const base = `{"metadata":{"name":"a","managedFields":[{"manager":"m","time":"1"}]},"spec":{"time":"1"}}`
+	object := func(managers, spec string) string {
+		return `{"metadata":{"name":"a","managedFields":[` + managers + `]},"spec":` + spec + `}`
+	}
+	base := object(`{"manager":"m","time":"1"}`, `{"time":"1"}`)
 	for name, c := range map[string]struct {
 		a, b string
 		want bool
 	}{
 		"equal":              {base, base, true},
-		"another time":       {base, `{"metadata":{"name":"a","managedFields":[{"manager":"m","time":"2"}]},"spec":{"time":"1"}}`, true},
-		"no time":            {base, `{"metadata":{"name":"a","managedFields":[{"manager":"m"}]},"spec":{"time":"1"}}`, true},
-		"another manager":    {base, `{"metadata":{"name":"a","managedFields":[{"manager":"n","time":"1"}]},"spec":{"time":"1"}}`, false},
-		"one manager more":   {base, `{"metadata":{"name":"a","managedFields":[{"manager":"m"},{"manager":"n"}]},"spec":{"time":"1"}}`, false},
+		"another time":       {base, object(`{"manager":"m","time":"2"}`, `{"time":"1"}`), true},
+		"no time":            {base, object(`{"manager":"m"}`, `{"time":"1"}`), true},
+		"another manager":    {base, object(`{"manager":"n","time":"1"}`, `{"time":"1"}`), false},
+		"one manager more":   {base, object(`{"manager":"m"},{"manager":"n"}`, `{"time":"1"}`), false},
 		"no managers":        {base, `{"metadata":{"name":"a"},"spec":{"time":"1"}}`, false},
 		"an empty list":      {`{"metadata":{"managedFields":[]}}`, `{"metadata":{}}`, true},
-		"another name":       {base, `{"metadata":{"name":"b","managedFields":[{"manager":"m","time":"1"}]},"spec":{"time":"1"}}`, false},
-		"a time in the spec": {base, `{"metadata":{"name":"a","managedFields":[{"manager":"m","time":"1"}]},"spec":{"time":"2"}}`, false},
-		"a field more":       {base, `{"metadata":{"name":"a","managedFields":[{"manager":"m"}]},"spec":{"time":"1"},"status":{}}`, false},
+		"another name":       {base, strings.Replace(base, `"a"`, `"b"`, 1), false},
+		"a time in the spec": {base, object(`{"manager":"m","time":"1"}`, `{"time":"2"}`), false},
+		"a field more":       {base, strings.Replace(base, `"spec"`, `"status":{},"spec"`, 1), false},
 		"no metadata":        {`{"spec":{}}`, `{"spec":{},"metadata":{}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var a, b unstructured.Unstructured
-			if err := errors.Join(json.Unmarshal([]byte(c.a), &a.Object), json.Unmarshal([]byte(c.b), &b.Object)); err != nil {
+			err := errors.Join(json.Unmarshal([]byte(c.a), &a.Object), json.Unmarshal([]byte(c.b), &b.Object))
+			if err != nil {
 				t.Fatal(err)
 			}
 			if got, back := sameContent(&a, &b), sameContent(&b, &a); got != c.want || back != c.want {

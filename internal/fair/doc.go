@@ -17,7 +17,7 @@
 //   - bytes in progress, of a group: BudgetOptions.Abreast (writes: operations/executor/budget.go)
 //   - number and bytes over time, of a group: Budget (operations/executor/budget.go)
 //   - number of waiters, of groups and members: Semaphore (makeRoom), and the owner of a Queue with Queue.MakeRoom
-//     (operations/executor/events.go, internal/serve); Slots and Budget bound none, since each waiter is an operation
+//     (operations/executor/events.go); Slots and Budget bound none, since each waiter is an operation
 //   - anything else: the owner of a Queue or Tally (operations/webhook, operations/internal/compiled, internal/serve)
 //
 // A Queue has keys, and no members of a key: Slots and Semaphore have both. A new bound belongs to the type that owns

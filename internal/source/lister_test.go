@@ -111,7 +111,7 @@ func TestListerUsesInitialEvents(t *testing.T) {
 	r = newFixture(t, partConfig(), frameOf("ADDED", item("a", "1"))+frameOf("BOOKMARK", end))
 	r.pos.complete("9")
 	if _, err := r.lister().sync(t.Context(), listOf{}); !errors.Is(err, ErrStale) || r.counts.ListErrors != 1 {
-		t.Errorf("for initial events older than the version seen: error %v, %d list errors, want 1", err, r.counts.ListErrors)
+		t.Errorf("initial events older than the version seen: error %v, %d list errors, want 1", err, r.counts.ListErrors)
 	}
 
 	unended := frameOf("ADDED", item("a", "1"))
