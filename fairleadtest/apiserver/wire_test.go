@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -366,10 +367,19 @@ func TestResourcesComeAndGo(t *testing.T) {
 	if r := c.get(configMapPath); r.Code != 404 {
 		t.Errorf("a resource that is not registered: %d", r.Code)
 	}
+	expectServed := func(want bool) {
+		t.Helper()
+		isWidgets := func(r apiserver.Resource) bool { return r.GVR() == widgets }
+		if got := slices.ContainsFunc(s.Resources(), isWidgets); got != want {
+			t.Errorf("widgets are among the resources: %t, want %t", got, want)
+		}
+	}
+	expectServed(true)
 	if !s.Withdraw(widgets) || s.Withdraw(widgets) {
 		t.Error("Withdraw does not say whether the resource was served")
 	}
 	w.expect("END")
+	expectServed(false)
 	if r := c.get(path); r.Code != 404 || r.Obj.Kind != "" || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("withdrawn: %d %s", r.Code, r.Body)
 	}
@@ -377,6 +387,7 @@ func TestResourcesComeAndGo(t *testing.T) {
 	if r := c.get(path); r.Code != 200 || r.Obj.Kind != "WidgetList" {
 		t.Errorf("registered again: %d %s", r.Code, r.Body)
 	}
+	expectServed(true)
 	for _, path := range []string{
 		"/readyz", "/version", "/api", "/apis", "/apis/example.fairlead.io",
 		"/apis/example.fairlead.io/v1",

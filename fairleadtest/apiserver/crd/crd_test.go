@@ -312,6 +312,14 @@ func TestLifeOfADefinition(t *testing.T) {
 			`"value":{"type":"integer","default":4}}]`))
 	c.expect(`200 4`, "spec", "size")(c.get(gadgetsPath + "/a"))
 
+	expectGroup := func(want bool) {
+		t.Helper()
+		_, groups := c.get("/apis")
+		if got := strings.Contains(fmt.Sprint(groups.Object), "test.fairlead.io"); got != want {
+			t.Errorf("the group is in discovery: %t, want %t", got, want)
+		}
+	}
+	expectGroup(true)
 	writes = nil
 	if code, _ := c.do(http.MethodDelete, one, "", ""); code != http.StatusOK {
 		t.Errorf("delete: %d", code)
@@ -328,6 +336,7 @@ func TestLifeOfADefinition(t *testing.T) {
 	if code, _ := c.get(gadgetsPath); code != http.StatusNotFound {
 		t.Errorf("its objects are still served: %d", code)
 	}
+	expectGroup(false)
 	c.post(all, definition(t))
 	_, list := c.get(gadgetsPath)
 	if items, _, _ := unstructured.NestedSlice(list.Object, "items"); len(items) != 0 {
