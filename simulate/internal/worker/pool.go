@@ -104,9 +104,6 @@ func (p *Pool) start() (*child, error) {
 	c := &child{plans: planW, out: outR, lines: bufio.NewReader(outR), tail: &tail{}}
 	c.cmd = exec.Command(program, "-test.run="+pattern(p.test), "-test.count=1", "-test.timeout=0", "-test.cpu=1")
 	c.cmd.Env = append(os.Environ(), variable+"="+p.id)
-	if os.Getenv("GOGC") == "" { // a schedule has a small heap, and the collector would take a third of its time
-		c.cmd.Env = append(c.cmd.Env, "GOGC=400")
-	}
 	c.cmd.ExtraFiles = []*os.File{planR, outW}
 	c.cmd.Stdout, c.cmd.Stderr = c.tail, c.tail
 	err = c.cmd.Start()
