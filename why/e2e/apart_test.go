@@ -86,11 +86,13 @@ func TestWaits(t *testing.T) {
 	parked := judge.Case{
 		Want: why.Parked, Message: "waits for the end of ConfigMap", Then: []why.Type{why.Parked, why.Parked},
 	}
+	w.judge(rt, "c", judge.Case{Want: why.Parked, Message: "Pod"}) // the others wait for it, and may park before it
 	got := w.judge(rt, "a", parked)
 	if last := got.Causes[len(got.Causes)-1]; last.About == nil || last.About.Kind != "Pod" || last.Depth != 2 {
 		t.Errorf("the end of the row is not told: %+v", got.Causes)
 	}
 	parked.Then = parked.Then[:1]
+	w.judge(rt, "y", parked)
 	got = w.judge(rt, "x", parked)
 	if len(got.Causes) != 2 || got.Causes[1].About == nil || got.Causes[1].About.Name != "x" {
 		t.Errorf("of a ring each is told once: %+v", got.Causes)
