@@ -125,7 +125,7 @@ func TestWhyText(t *testing.T) {
 	})
 	for name, want := range map[string][]string{
 		"stuck": {
-			"thing stuck in namespace prod makes no progress:\n1. LockHeld since 3m10s (until ", ", in 120m)\n   " +
+			"thing stuck in namespace prod makes no progress:\n1. LockHeld for 3m10s (until ", ", in 120m)\n   " +
 				"another goes first\n" +
 				"     holder: app/1\n     resource: db/7\n   about Operation/prod/other\n   → Wait.\n2. Parked\n   " +
 				"it waits\n",
