@@ -37,7 +37,7 @@ help: ## Show this help
 # Ctrl-C is no error of make, so the shell outlives it, and 130 counts as success.
 up: build ## Run control plane, controller, console and examples on this machine until Ctrl-C
 	@mkdir -p .fairlead
-	@trap : INT; "$(BIN)/fairlead" up --with '"$(BIN)/receiver"' --with '"$(BIN)/director" --database .fairlead/director.db' --with '"$(BIN)/showcase"' || [ $$? -eq 130 ]
+	@trap : INT; "$(BIN)/fairlead" up --with '"$(BIN)/receiver"' --with '"$(BIN)/director" --database .fairlead/director.db' --with '"$(BIN)/showcase"' || exit $$(($$? == 130 ? 0 : $$?))
 
 .PHONY: build
 build: ## Build the programs into bin/
