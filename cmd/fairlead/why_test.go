@@ -183,6 +183,7 @@ func TestWhyRefused(t *testing.T) {
 	for _, tc := range []struct{ name, token, url, want string }{
 		{"forbidden", oracleToken, o.URL, noSuchObject},
 		{"unknown", oracleToken, o.URL, noSuchObject},
+		{"unknown", oracleToken, o.URL, "for a child that is not created yet, ask about its owner"},
 		{"nobody", "wrong", o.URL, noSuchObject},
 		{"broken", oracleToken, o.URL, "answers 503 Service Unavailable: no\uFFFD[31m API server"},
 		{"x", oracleToken, own.URL, "the program at " + own.URL + " has no console"},
