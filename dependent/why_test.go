@@ -34,7 +34,9 @@ func TestWhyOfBlockedNodes(t *testing.T) {
 		{
 			"a function fails", func(context.Context, *gateway) (*corev1.ConfigMap, error) { return nil, errors.New("ouch") },
 			"",
-			map[string]string{"second": "second waits for first: ", "third": "third waits for second and other, and second for first: "},
+			map[string]string{
+				"second": "second waits for first: ", "third": "third waits for second and other, and second for first: ",
+			},
 			"",
 		},
 	} {

@@ -36,8 +36,8 @@ func rowOf(r *cache.Record, now time.Time) row {
 	return out
 }
 
-// stateOf returns the state of an object of any kind in one word: its phase, what its conditions say, or the place of its
-// flow.
+// stateOf returns the state of an object of any kind in one word: its phase, what its conditions say, or where its flow
+// is.
 func stateOf(object map[string]any) string {
 	if phase, ok, _ := unstructured.NestedString(object, "status", "phase"); ok && phase != "" {
 		return phase
