@@ -2,7 +2,6 @@ package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -42,7 +41,7 @@ pod runs. --controller-manager adds the controllers, --kubelet simulates a node 
 
 With a command, up runs only the control plane and that command, with KUBECONFIG set (and ` + clustertest.EnvVar +
 			`, for tests that use package
-clustertest), stops when the command ends, and exits with its code:
+clustertest), stops when the command ends, and exits with its code, or with 130 if Ctrl-C ends the command:
 
 	fairlead up --temporary -- go test ./...`,
 		Example: `  fairlead up                                            # until Ctrl-C; data and credentials stay in .fairlead
@@ -118,10 +117,10 @@ func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 		Dir: o.dir, CacheDir: o.cacheDir, APIServerFlags: o.apiServerFlags,
 		ControllerManager: o.controllerManager, Kubelet: o.kubelet, Progress: s.Err,
 	})
-	if err != nil {
-		if ctx.Err() != nil {
-			return errors.New("interrupted")
-		}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return interruptedBefore(command)
+	case err != nil:
 		return err
 	}
 	defer func() {
@@ -132,7 +131,11 @@ func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 	if len(o.crds) > 0 {
 		installing, cancel := context.WithTimeout(ctx, time.Minute)
 		err := clustertest.ApplyCRDs(installing, c.Config(), clustertest.CRDFiles(o.crds...))
-		if cancel(); err != nil {
+		cancel()
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return interruptedBefore(command)
+		case err != nil:
 			return fmt.Errorf("cannot install the definitions of --crds: %w", err)
 		}
 	}
@@ -140,4 +143,12 @@ func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 		return runCommand(ctx, s, c, command)
 	}
 	return runAll(ctx, s, c, o)
+}
+
+// interruptedBefore returns the result of an interrupt before a command, if there is one, has begun.
+func interruptedBefore(command []string) error {
+	if len(command) > 0 {
+		return &cli.ExitError{Code: cli.ExitInterrupted}
+	}
+	return nil
 }
