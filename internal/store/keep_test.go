@@ -25,7 +25,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// kubeconfigs drops the data of secrets, unless they are kubeconfigs or have the label keep.
+// kubeconfigs keeps the data of kubeconfigs and of secrets with the label keep.
 func kubeconfigs(_, name string, labels map[string]string) bool {
 	_, labelled := labels["keep"]
 	return labelled || strings.HasSuffix(name, "-kubeconfig")
@@ -130,7 +130,7 @@ func TestKeepGetsTheObject(t *testing.T) {
 func TestDroppedBytesAreGone(t *testing.T) {
 	t.Parallel()
 	const n, size = 100, 32 << 10
-	random := make([]byte, size) // it cannot be compressed
+	random := make([]byte, size) // random, since it cannot be compressed
 	if _, err := rand.Read(random); err != nil {
 		t.Fatal(err)
 	}
