@@ -44,7 +44,7 @@ type model struct {
 	s       *store.Store
 	sink    source.Sink
 	server  map[store.Key]thing // the objects of the server
-	known   map[store.Key]thing // the objects that the store was told of
+	known   map[store.Key]thing // the objects that were applied to the store
 	old     []thing             // former versions, to replay
 	version int
 	uids    int

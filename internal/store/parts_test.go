@@ -274,8 +274,8 @@ func TestSettleAlone(t *testing.T) {
 	})
 }
 
-// TestCoverageOfVersions: what is older than the known state, or equal to it, is old; versions that cannot be ordered
-// are compared for equality only.
+// TestCoverageOfVersions: versions up to the known state are old. Versions without order are compared only for
+// equality.
 func TestCoverageOfVersions(t *testing.T) {
 	t.Parallel()
 	p := newParts(t)
@@ -420,7 +420,7 @@ func TestEchoFilterAlone(t *testing.T) {
 		versions []string // of the changes while the write is in flight; the base of the write is 5
 		answer   string   // "": the write fails
 		deleted  bool     // a deletion follows
-		want     []string // versions of what is delivered
+		want     []string // the delivered versions
 	}{
 		{"the echo of the write", []string{"6"}, "6", false, nil},
 		{"the write failed", []string{"6"}, "", false, []string{"6"}},

@@ -134,7 +134,7 @@ func (p *disturbedSlots) step() {
 	case 11, 12:
 		p.arrive()
 	case 13:
-		// Who does not look before the versions are as high again cannot tell.
+		// A subscriber that looks only after the versions are as high again cannot detect a rollback.
 		if p.epochs && p.rnd.IntN(3) == 0 && p.server.Revision() > 20 && !p.sharding.Held().IsEmpty() {
 			p.server.ClearFaults()
 			p.settle(time.Hour)

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// A connection breaks in the middle of an event. The subscriber is given each change once.
+// A connection breaks in the middle of an event, and the subscriber still gets each change once.
 func Example() {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
