@@ -81,7 +81,7 @@ func TestAnyOwner(t *testing.T) {
 	})
 }
 
-// TestPriorityOfObjects has one worker, which is busy while objects of each rank become ready.
+// TestPriorityOfObjects has one worker, which is busy while objects of each priority become ready.
 func TestPriorityOfObjects(t *testing.T) {
 	bubble(t, func(b *bench) {
 		open := make(chan struct{})
@@ -146,7 +146,7 @@ func TestWithDelay(t *testing.T) {
 			t.Errorf("attempts at %v, want %v and one more soon", at, want)
 		}
 		if !slices.Equal(asked, []int{0, 1, 2}) {
-			t.Errorf("asked for %v", asked)
+			t.Errorf("called for %v", asked)
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestASpanPerReconciliation: the root of a trace, above what the reconciler does, with what became of it.
+// TestASpanPerReconciliation: each reconciliation has a root span above the spans of the reconciler, with its outcome.
 func TestASpanPerReconciliation(t *testing.T) {
 	bubble(t, func(b *bench) {
 		made := spans.New()
@@ -40,7 +40,7 @@ func TestASpanPerReconciliation(t *testing.T) {
 		}
 		for i, s := range all {
 			if s.Parent().IsValid() || !spans.IsChild(work[i], s) {
-				t.Errorf("%d is no root, or not above the work", i)
+				t.Errorf("span %d is not a root, or not above the spans of the reconciler", i)
 			}
 		}
 		told := map[string]string{}
@@ -63,7 +63,8 @@ func TestASpanPerReconciliation(t *testing.T) {
 	})
 }
 
-// TestAReconciliationThatNeverReturnsHasItsSpan ended when its goroutine ends.
+// TestAReconciliationThatNeverReturnsHasItsSpan: a reconciliation that hangs has a span, which ends when its goroutine
+// ends.
 func TestAReconciliationThatNeverReturnsHasItsSpan(t *testing.T) {
 	bubble(t, func(b *bench) {
 		made := spans.New()
@@ -82,8 +83,8 @@ func TestAReconciliationThatNeverReturnsHasItsSpan(t *testing.T) {
 	})
 }
 
-// TestTheTraceOfAFiber: below the reconciliation that has started it; after a long wait, and after a restart, in a
-// trace of its own that links to the last one.
+// TestTheTraceOfAFiber: the spans of a fiber are below the reconciliation that has started it. After a long wait, and
+// after a restart, they are in a new trace that links to the last one.
 func TestTheTraceOfAFiber(t *testing.T) {
 	bubble(t, func(b *bench) {
 		made := spans.New()
@@ -121,7 +122,7 @@ func TestTheTraceOfAFiber(t *testing.T) {
 			t.Fatalf("after the restart: %v", made.Names())
 		}
 		if again.SpanContext().TraceID() == fibers[0].SpanContext().TraceID() {
-			t.Error("the trace of before goes on")
+			t.Error("the earlier trace continues")
 		}
 	})
 }

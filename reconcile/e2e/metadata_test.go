@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// What one program declares of a kind is one watch of whole objects, if anybody looks at more than metadata, whoever is
-// started first; and of metadata if nobody does.
+// One program has a single watch of a kind. It is a watch of whole objects if any declaration needs more than metadata,
+// in any order of starts.
 func TestOneProgramWatchesOnce(t *testing.T) {
 	secrets, configMaps := corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	b := setup(t)
