@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestStopKillsADeafProcess(t *testing.T) {
+func TestStopKillsAnUnresponsiveProcess(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
 	p, err := startProcess("deaf", "/bin/sh", []string{"-c", `trap "" TERM; echo deaf; while :; do sleep 1; done`}, "/",

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// Any history of one key, folded at any places, is still a history that W1, W2 and W3 allow, with the same end, and
-// never more than two events wait.
+// A history of one key that is folded at any places still satisfies W1, W2 and W3 and has the same end. At most two
+// events are pending.
 func TestFoldKeepsTheInvariants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -31,7 +31,7 @@ func TestFoldKeepsTheInvariants(t *testing.T) {
 					e.Type, e.Prior = store.Sync, e.Object
 				}
 				if queue = fold(queue, e); len(queue) > 2 {
-					rt.Fatalf("%d events wait", len(queue))
+					rt.Fatalf("%d events are pending", len(queue))
 				}
 			}
 			if rapid.Bool().Draw(rt, "handle") && len(queue) > 0 {
@@ -45,12 +45,12 @@ func TestFoldKeepsTheInvariants(t *testing.T) {
 		}
 		now, _ := s.Get(cache.Key{Namespace: "a", Name: "x"})
 		if got := state[cache.Key{Namespace: "a", Name: "x"}]; got != now {
-			rt.Fatalf("it ends at %v, want %v", got, now)
+			rt.Fatalf("the history ends at %v, want %v", got, now)
 		}
 	})
 }
 
-// historian makes changes of one object.
+// historian changes one object.
 type historian struct {
 	rt      *rapid.T
 	sink    source.Sink
