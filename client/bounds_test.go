@@ -224,14 +224,14 @@ func TestAStoreThatIsBehindHoldsNoEventsOfOthers(t *testing.T) {
 			live.Object["spec"].(map[string]any)["subdomain"] = node
 			c.put(live)
 			synctest.Wait()
-			var given []store.EventType
+			var delivered []store.EventType
 			for events := cursors[i].Take(10); len(events) > 0; events = cursors[i].Take(10) {
 				for _, e := range events {
-					given = append(given, e.Type)
+					delivered = append(delivered, e.Type)
 				}
 			}
-			if !slices.Contains(given, store.Added) {
-				t.Errorf("the reconciler of %s got %v, want ADDED", node, given)
+			if !slices.Contains(delivered, store.Added) {
+				t.Errorf("the reconciler of %s got %v, want ADDED", node, delivered)
 			}
 		}
 	})

@@ -220,13 +220,13 @@ func (r *dry) unchanged(t *testing.T, before *corev1.ConfigMap) {
 			t.Fatal(err)
 		}
 		r.arrived(t, configMaps, foreign.ResourceVersion)
-		told := false
+		delivered := false
 		for evs := cursor.Take(100); len(evs) > 0; evs = cursor.Take(100) {
 			for _, e := range evs {
-				told = told || e.Object != nil && e.Object.Version() == foreign.ResourceVersion
+				delivered = delivered || e.Object != nil && e.Object.Version() == foreign.ResourceVersion
 			}
 		}
-		if !told {
+		if !delivered {
 			t.Error("the next change sends no event")
 		}
 	}

@@ -385,7 +385,7 @@ func TestOverlayAnswers(t *testing.T) {
 				had := c.put(foreign("web", "k", "old"))
 				c.seen(configMaps, had)
 				answer := tc.answer(had.GetUID())
-				var given *http.Request
+				var sent *http.Request
 				next := disturb.Func(func(r *http.Request) (*http.Response, error) {
 					if r.Body != nil {
 						got, err := io.ReadAll(r.Body)
@@ -410,15 +410,15 @@ func TestOverlayAnswers(t *testing.T) {
 				if tc.body != nil {
 					body = io.MultiReader(bytes.NewReader(tc.body)) // can be read only once
 				}
-				given, err := http.NewRequestWithContext(c.ctx, method, server+path, body)
+				sent, err := http.NewRequestWithContext(c.ctx, method, server+path, body)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for k, v := range tc.header {
-					given.Header[k] = v
+					sent.Header[k] = v
 				}
 				asks := c.requests("list")
-				res, err := transport.RoundTrip(given)
+				res, err := transport.RoundTrip(sent)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -442,8 +442,8 @@ func TestOverlayAnswers(t *testing.T) {
 				if !bytes.Equal(got, answer.body) || !errors.Is(err, answer.end) {
 					t.Errorf("the caller gets %.100q, %v", got, err)
 				}
-				if err := res.Body.Close(); err != nil || res.Request != given {
-					t.Errorf("%v; the response belongs to another request: %v", err, res.Request != given)
+				if err := res.Body.Close(); err != nil || res.Request != sent {
+					t.Errorf("%v; the response belongs to another request: %v", err, res.Request != sent)
 				}
 			})
 		})

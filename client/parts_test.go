@@ -315,10 +315,10 @@ func TestRelisting(t *testing.T) {
 		}
 		defer calls.Close()
 		st := filledStore(t)
-		var told []string
+		var changed []string
 		r := relisting{
 			k: configMapKind, namespace: "n", stores: []*cache.Store{st}, calls: calls,
-			changed: func(_ *cache.Store, k Key) { told = append(told, k.Name) }, log: slog.New(slog.DiscardHandler),
+			changed: func(_ *cache.Store, k Key) { changed = append(changed, k.Name) }, log: slog.New(slog.DiscardHandler),
 		}
 		const answer = `{"kind":"ConfigMapList","items":[{"metadata":{"namespace":"n","name":"named","uid":"2",` +
 			`"resourceVersion":"9"}}]}`
@@ -330,8 +330,8 @@ func TestRelisting(t *testing.T) {
 				t.Errorf("the store shows %s: %t", name, ok)
 			}
 		}
-		if slices.Sort(told); !slices.Equal(told, []string{"a", "named"}) {
-			t.Errorf("changes are %q", told)
+		if slices.Sort(changed); !slices.Equal(changed, []string{"a", "named"}) {
+			t.Errorf("changes are %q", changed)
 		}
 		late := `{"apiVersion":"v1","kind":"ConfigMap",` +
 			`"metadata":{"namespace":"n","name":"named","uid":"2","resourceVersion":"8"}}`

@@ -141,9 +141,9 @@ func TestUnreadablePosition(t *testing.T) {
 			t.Errorf("error: %v", err)
 		}
 		stopped, cancel := context.WithCancelCause(c.ctx)
-		over := errors.New("over")
-		cancel(over)
-		if err := pos.Save(stopped, "y", flow.Position{Flow: "f", Step: "s"}); !errors.Is(err, over) &&
+		ended := errors.New("over")
+		cancel(ended)
+		if err := pos.Save(stopped, "y", flow.Position{Flow: "f", Step: "s"}); !errors.Is(err, ended) &&
 			!errors.Is(err, context.Canceled) {
 			t.Errorf("error: %v", err)
 		}

@@ -234,7 +234,7 @@ func TestReplaceRefuses(t *testing.T) {
 			t.Errorf("behind a fence: %v", err)
 		}
 		if err := c.client.Replace(c.ctx, p, client.Body(pod("other"))); err == nil {
-			t.Error("with a body of its own: no error")
+			t.Error("with a Body: no error")
 		}
 		if n := c.requests("update"); n != 0 {
 			t.Errorf("%d requests", n)

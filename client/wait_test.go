@@ -83,10 +83,10 @@ func TestAWaitQuotesConditions(t *testing.T) {
 				if ok, err := w.Check(c.ctx, false); ok || err != nil {
 					t.Fatalf("%s: %v %v", tc.reason, ok, err)
 				}
-				told := w.(flow.Explained).Why()
-				if len(told) != 1 || !strings.Contains(told[0].Message, tc.message) ||
-					!strings.HasPrefix(told[0].Evidence["seen"], tc.seen) {
-					t.Errorf("%s, watched %v: %+v", tc.reason, watch, told)
+				causes := w.(flow.Explained).Why()
+				if len(causes) != 1 || !strings.Contains(causes[0].Message, tc.message) ||
+					!strings.HasPrefix(causes[0].Evidence["seen"], tc.seen) {
+					t.Errorf("%s, watched %v: %+v", tc.reason, watch, causes)
 				}
 			})
 		}

@@ -160,12 +160,12 @@ func BenchmarkIdleObservers(b *testing.B) {
 				h, write := benchHost(b, func(*host) {})
 				goroutines := runtime.NumGoroutine()
 				settle(&before)
-				var told sync.WaitGroup
-				told.Add(observers)
+				var handled sync.WaitGroup
+				handled.Add(observers)
 				for range observers {
 					observe.On(h, "widgets", func(_ context.Context, e observe.Event[Plain]) error {
 						if e.Key.Name == "last" {
-							told.Done()
+							handled.Done()
 						}
 						return nil
 					}, tc.opts...)
@@ -174,7 +174,7 @@ func BenchmarkIdleObservers(b *testing.B) {
 					write("x", 10+i)
 				}
 				write("last", 20)
-				told.Wait()
+				handled.Wait()
 				if err := h.WaitSynced(b.Context()); err != nil {
 					b.Fatal(err)
 				}

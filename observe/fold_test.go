@@ -22,7 +22,7 @@ func TestFoldKeepsTheInvariants(t *testing.T) {
 		cursor := s.Subscribe(store.SubscribeOptions{})
 		defer cursor.Close()
 		h := historian{rt: rt, sink: s.Sink("")}
-		var queue, given []store.Event
+		var queue, delivered []store.Event
 		for range rapid.IntRange(1, 30).Draw(rt, "changes") {
 			h.change()
 			for _, e := range cursor.Take(10) {
@@ -35,11 +35,11 @@ func TestFoldKeepsTheInvariants(t *testing.T) {
 				}
 			}
 			if rapid.Bool().Draw(rt, "handle") && len(queue) > 0 {
-				given, queue = append(given, queue[0]), queue[1:]
+				delivered, queue = append(delivered, queue[0]), queue[1:]
 			}
 		}
-		given = append(given, queue...)
-		state, err := watchtest.CheckEvents(given)
+		delivered = append(delivered, queue...)
+		state, err := watchtest.CheckEvents(delivered)
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func TestCaller(t *testing.T) {
 			do: func(context.Context) (Result, error) { return Done, failed }, err: failed, finally: []string{finalizerName},
 		},
 		{
-			reason: "cleanup goes on", has: true, deleting: true, want: []string{"reads", "clean with finalizer", "finish"},
+			reason: "cleanup continues", has: true, deleting: true, want: []string{"reads", "clean with finalizer", "finish"},
 			do: func(context.Context) (Result, error) { return After(time.Minute), nil }, res: After(time.Minute),
 			finally: []string{finalizerName},
 		},

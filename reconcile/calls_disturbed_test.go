@@ -40,7 +40,7 @@ func (l *ledger) draw(n int) int {
 }
 
 func (l *ledger) Reconcile(ctx context.Context, g *gateway) (reconcile.Result, error) {
-	given := *g.DeepCopyObject().(*gateway)
+	before := *g.DeepCopyObject().(*gateway)
 	l.mu.Lock()
 	l.calls++
 	l.opened[string(g.UID)] = 1
@@ -58,7 +58,7 @@ func (l *ledger) Reconcile(ctx context.Context, g *gateway) (reconcile.Result, e
 	if err != nil {
 		return reconcile.Retry(err)
 	}
-	if g.Generation != given.Generation || g.Annotations["touched"] != given.Annotations["touched"] {
+	if g.Generation != before.Generation || g.Annotations["touched"] != before.Annotations["touched"] {
 		// Another client has written in the meantime. The status has its change and the account has the older state, so
 		// another call must follow.
 		err = client.ModifyStatus(ctx, l.b.client(), g, func(g *gateway) error { g.Status.Count++; return nil })
@@ -67,7 +67,7 @@ func (l *ledger) Reconcile(ctx context.Context, g *gateway) (reconcile.Result, e
 		}
 	}
 	l.mu.Lock()
-	l.seen[g.Name] = given
+	l.seen[g.Name] = before
 	l.mu.Unlock()
 	if l.draw(4) == 0 {
 		return reconcile.After(time.Duration(l.draw(5000)) * time.Millisecond), nil

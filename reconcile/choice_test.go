@@ -174,12 +174,12 @@ func TestSetNamespaces(t *testing.T) {
 					step("the start", func() { b.start() }, "two")
 				} else {
 					step("the start", func() { b.start() }, "one", "two")
-					step("less, listed anew", func() { set("b") }, "two")
+					step("fewer, listed again", func() { set("b") }, "two")
 				}
 				step("an object elsewhere", func() { in("a", "three") })
 				step("an object here", func() { in("b", "four") }, "four")
 				step("more", func() { set("a", "b") }, "one", "three")
-				step("all, listed anew", func() { set() }, "four", "one", "three", "two")
+				step("all, listed again", func() { set() }, "four", "one", "three", "two")
 				step("an object in another one", func() { in("c", "five") }, "five")
 				if err := c.SetNamespaces("Not_One"); err == nil || !strings.Contains(err.Error(), `invalid namespace "Not_One"`) {
 					t.Errorf("error %v", err)

@@ -175,7 +175,7 @@ func TestFinalizerRaces(t *testing.T) {
 // An allocation that Cleanup does not release keeps the finalizer.
 func TestFinalizerStaysDuringAnAllocation(t *testing.T) {
 	bubble(t, func(b *bench) {
-		given := 0
+		released := 0
 		c := b.cleaner(&cleaner{
 			do: func(ctx context.Context, _ int, g *gateway) (reconcile.Result, error) {
 				ip, err := alloc.Once(ctx, b.client(), g, "ip",
@@ -191,7 +191,7 @@ func TestFinalizerStaysDuringAnAllocation(t *testing.T) {
 					return reconcile.Done, nil // not released
 				}
 				return reconcile.Done, alloc.Release(ctx, b.client(), g, "ip",
-					func(context.Context, string, string) error { given++; return nil })
+					func(context.Context, string, string) error { released++; return nil })
 			},
 		})
 		b.put("web")
@@ -208,8 +208,8 @@ func TestFinalizerStaysDuringAnAllocation(t *testing.T) {
 		}
 		testbed.Settle(time.Minute)
 		b.wantCalls(3, "the second cleanup releases it")
-		if given != 1 || testbed.Stored(b.server, web) != nil || len(c.Failures()) != 0 {
-			t.Errorf("released %d times; failures are %v", given, c.Failures())
+		if released != 1 || testbed.Stored(b.server, web) != nil || len(c.Failures()) != 0 {
+			t.Errorf("released %d times; failures are %v", released, c.Failures())
 		}
 	})
 }

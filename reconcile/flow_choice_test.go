@@ -209,7 +209,7 @@ func TestFlowTimeout(t *testing.T) {
 		if !found.Ended || found.Reason != "failed" || found.Step != "wait" {
 			t.Errorf("the next fiber found position %+v, want that of the one that has failed", found)
 		}
-		s.want(t, "anew, with all of its time", "a", "wait", "wait", "a", "wait")
+		s.want(t, "a new fiber, with its full time", "a", "wait", "wait", "a", "wait")
 		s.hold.Set()
 		b.settle()
 		if fails := c.Failures(); len(fails) > 0 {

@@ -33,7 +33,7 @@ func TestCanceledFiberWritesNothing(t *testing.T) {
 				var s script
 				l := &turns{begin: make(chan struct{})}
 				close(l.begin)
-				told, leave := make(chan struct{}), make(chan struct{})
+				canceled, leave := make(chan struct{}), make(chan struct{})
 				var late error
 				first := true
 				fl := flow.New("up", flow.Step("slow", func(ctx context.Context, f *flow.Fiber[gateway]) flow.Next {
@@ -43,7 +43,7 @@ func TestCanceledFiberWritesNothing(t *testing.T) {
 					}
 					first = false
 					<-ctx.Done()
-					close(told)
+					close(canceled)
 					<-leave // the step ignores the cancellation
 					late = client.ModifyStatus(context.WithoutCancel(ctx), b.client(), f.Packet,
 						func(g *gateway) error { g.Status.Count = 99; return nil })
@@ -55,7 +55,7 @@ func TestCanceledFiberWritesNothing(t *testing.T) {
 				b.put("web")
 				b.start()
 				test.cancel(b, l)
-				<-told
+				<-canceled
 				testbed.Settle(10 * time.Second)
 				s.want(t, "nothing begins beside it")
 				close(leave)

@@ -60,7 +60,7 @@ func TestFlowWaitsWhileAnotherProcessLeads(t *testing.T) {
 		l.lose()
 		b.settle()
 		if l.terms != 1 || e.Live() != 0 {
-			t.Errorf("%d terms given back and %d fibers alive, want 1 and 0", l.terms, e.Live())
+			t.Errorf("%d terms released and %d live fibers, want 1 and 0", l.terms, e.Live())
 		}
 		if p := b.stored().Status.Flow; p == nil || p.Ended || p.Step != "wait" {
 			t.Errorf("position %+v, want that of the step wait", p)
@@ -111,7 +111,7 @@ func TestFlowOfADeletedObject(t *testing.T) {
 		}
 		b.put("web")
 		b.settle()
-		s.want(t, "its successor begins anew", "a", "wait", "a", "wait")
+		s.want(t, "its successor starts from the beginning", "a", "wait", "a", "wait")
 		b.restart(e)
 		b.start()
 	})

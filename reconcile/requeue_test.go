@@ -53,7 +53,7 @@ func TestRequeueBackoff(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		reset  func(b *bench, result *reconcile.Result)
-		anew   bool
+		resets bool
 	}{
 		{"another spec", func(b *bench, _ *reconcile.Result) { b.change(size(2)) }, true},
 		{"another result", func(b *bench, result *reconcile.Result) {
@@ -84,8 +84,8 @@ func TestRequeueBackoff(t *testing.T) {
 				}
 				before = b.count()
 				testbed.Settle(time.Minute)
-				if anew := b.count() > before; anew != tc.anew {
-					t.Errorf("%d more in the next minute; want a new back-off: %v", b.count()-before, tc.anew)
+				if resets := b.count() > before; resets != tc.resets {
+					t.Errorf("%d more in the next minute; want a new back-off: %v", b.count()-before, tc.resets)
 				}
 			})
 		})

@@ -43,16 +43,16 @@ func TestASpanPerReconciliation(t *testing.T) {
 				t.Errorf("span %d is not a root, or not above the spans of the reconciler", i)
 			}
 		}
-		told := map[string]string{}
+		attributes := map[string]string{}
 		for _, a := range all[2].Attributes() {
-			told[string(a.Key)] = a.Value.String()
+			attributes[string(a.Key)] = a.Value.String()
 		}
 		if diff := cmp.Diff(map[string]string{
 			"reconcile.controller": "gateways", "reconcile.kind": "Gateway.test.fairlead.io", "reconcile.name": "web",
-			"k8s.namespace.name": "a", "reconcile.attempt": "3", "reconcile.reasons": told["reconcile.reasons"],
+			"k8s.namespace.name": "a", "reconcile.attempt": "3", "reconcile.reasons": attributes["reconcile.reasons"],
 			"reconcile.outcome": "success",
-		}, told); diff != "" || !strings.Contains(told["reconcile.reasons"], string(reconcile.Retried)) {
-			t.Errorf("-want +got:\n%s\nreasons %s", diff, told["reconcile.reasons"])
+		}, attributes); diff != "" || !strings.Contains(attributes["reconcile.reasons"], string(reconcile.Retried)) {
+			t.Errorf("-want +got:\n%s\nreasons %s", diff, attributes["reconcile.reasons"])
 		}
 		for i, s := range all[:2] {
 			if s.Status().Code != codes.Error || spans.Value(s, "reconcile.outcome") != string(reconcile.Retryable) ||

@@ -88,9 +88,9 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 					var host, its logbook
 					h := b.overseer(reconcile.Inherited{Logger: host.Logger()})
 					opts := []reconcile.Option{reconcile.MaxInterval(-1)}
-					told, silent := &host, &its
+					used, silent := &host, &its
 					if own {
-						opts, told, silent = append(opts, its.option()), &its, &host
+						opts, used, silent = append(opts, its.option()), &its, &host
 					}
 					reconcile.New[gateway](h, "gateways",
 						reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) {
@@ -99,8 +99,8 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 					b.put("web")
 					b.start()
 					for _, want := range tc.want {
-						if !strings.Contains(told.String(), want) {
-							t.Errorf("the log lacks %q:\n%s", want, told.String())
+						if !strings.Contains(used.String(), want) {
+							t.Errorf("the log lacks %q:\n%s", want, used.String())
 						}
 					}
 					if silent.String() != "" {

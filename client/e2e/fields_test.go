@@ -201,7 +201,7 @@ func possible(t *testing.T, raw []byte) (values []string) {
 // Own writes of selected custom resources are read at once. With declared fields this needs no request.
 func TestOwnWritesWithFieldSelectors(t *testing.T) {
 	t.Parallel()
-	for name, told := range map[string]bool{"told": true, "not told": false} {
+	for name, declared := range map[string]bool{"declared": true, "not declared": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
@@ -210,7 +210,7 @@ func TestOwnWritesWithFieldSelectors(t *testing.T) {
 			x := &tap{types: map[string]bool{}}
 			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { x.next = next; return x })
 			o := store.CacheOptions{Config: cfg, Mapper: b.own.Mapper(), Scheme: scheme.Scheme}
-			if told {
+			if declared {
 				o.Fields = map[schema.GroupKind]map[string]store.FieldValue{s.kind.GroupKind(): s.fields}
 			}
 			cache, own, _ := b.running(o)
@@ -251,10 +251,10 @@ func TestOwnWritesWithFieldSelectors(t *testing.T) {
 			if _, ok := h.Get(client.KeyOf(u)); ok {
 				t.Error("the store has the deleted object")
 			}
-			if n := x.asked() - before; told && n != 0 {
+			if n := x.asked() - before; declared && n != 0 {
 				t.Errorf("%d requests to the server", n)
 			}
-			if h.Decides() != told {
+			if h.Decides() != declared {
 				t.Errorf("decides: %v", h.Decides())
 			}
 		})

@@ -107,7 +107,7 @@ func insecure(server *httptest.Server) *rest.Config {
 
 func TestTokenFile(t *testing.T) {
 	t.Parallel()
-	for reason, given := range map[string]bool{"own transport": false, "transport of the caller": true} {
+	for reason, own := range map[string]bool{"own transport": false, "transport of the caller": true} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			server, accept := bearers(t)
@@ -115,7 +115,7 @@ func TestTokenFile(t *testing.T) {
 			cfg.BearerTokenFile = filepath.Join(t.TempDir(), "token")
 			cfg.BearerToken = "old" // as in a pod
 			write(t, cfg.BearerTokenFile, "old\n")
-			if given {
+			if own {
 				var err error
 				if o.HTTPClient, err = rest.HTTPClientFor(cfg); err != nil {
 					t.Fatal(err)

@@ -151,13 +151,13 @@ func TestPing(t *testing.T) {
 		defer network.Close()
 		var answers atomic.Bool
 		answers.Store(true)
-		gone := make(chan struct{})
-		defer close(gone)
+		ended := make(chan struct{})
+		defer close(ended)
 		c, err := New(&rest.Config{
 			Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 			Dial: func(ctx context.Context, kind, address string) (net.Conn, error) {
 				conn, err := network.dial(ctx, kind, address)
-				return &silentConn{Conn: conn, answers: &answers, gone: gone, closed: make(chan struct{})}, err
+				return &silentConn{Conn: conn, answers: &answers, ended: ended, closed: make(chan struct{})}, err
 			},
 			Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
 		}, Options{Ping: time.Second})
@@ -194,16 +194,16 @@ func TestPing(t *testing.T) {
 // silentConn receives nothing while answers is false.
 type silentConn struct {
 	net.Conn
-	answers      *atomic.Bool
-	gone, closed chan struct{}
-	once         sync.Once
+	answers       *atomic.Bool
+	ended, closed chan struct{}
+	once          sync.Once
 }
 
 func (c *silentConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if !c.answers.Load() {
 		select {
-		case <-c.gone:
+		case <-c.ended:
 		case <-c.closed:
 		}
 		return 0, net.ErrClosed

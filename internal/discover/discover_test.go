@@ -30,9 +30,9 @@ func TestDiscoveryLogsToTheLogger(t *testing.T) {
 	defer server.Close()
 	server.On(apiserver.Match{}, apiserver.Answer(apiserver.Failure(500)))
 	for _, log := range []*slog.Logger{nil, slog.New(slog.NewTextHandler(&past, nil))} {
-		var told bytes.Buffer
+		var output bytes.Buffer
 		if log != nil {
-			log = slog.New(slog.NewTextHandler(&told, nil))
+			log = slog.New(slog.NewTextHandler(&output, nil))
 		}
 		conn, err := connection.New(server.Config(), connection.Options{})
 		if err != nil {
@@ -50,8 +50,8 @@ func TestDiscoveryLogsToTheLogger(t *testing.T) {
 		if past.Len() > 0 {
 			t.Errorf("logged elsewhere: %s", past.String())
 		}
-		if (log != nil) != strings.Contains(told.String(), "Couldn't get") {
-			t.Errorf("with a logger: %v; logged %q", log != nil, told.String())
+		if (log != nil) != strings.Contains(output.String(), "Couldn't get") {
+			t.Errorf("with a logger: %v; logged %q", log != nil, output.String())
 		}
 	}
 }

@@ -62,20 +62,20 @@ func TestSemaphoreIsShared(t *testing.T) {
 			[]string{"a1 22 member", "a2 10 group", "b1 11 member", "b2 5 group", "c1 6 member", "d1 4 member", "e1 2 member"},
 		},
 		"One":       {"A single slot goes to any caller.", 1, []string{"a1", "b1"}, []string{"a1 1 all", "b1 0 all"}},
-		"Unknown":   {"Who is nobody in particular shares with nobody.", 5, []string{"-"}, []string{"- 5 all"}},
-		"Everybody": {"When there is none left, that is told.", 4, []string{"-", "a1"}, []string{"- 4 all", "a1 0 all"}},
+		"Unknown":   {"A caller without a group does not share.", 5, []string{"-"}, []string{"- 5 all"}},
+		"Everybody": {"Without a free slot the scope is all.", 4, []string{"-", "a1"}, []string{"- 4 all", "a1 0 all"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q := &visits{s: &Semaphore{Slots: tc.places}}
 			var got []string
-			for _, crowd := range tc.crowds {
-				n, scope := 0, q.now(crowd)
-				for ; scope == ""; scope = q.now(crowd) {
+			for _, caller := range tc.crowds {
+				n, scope := 0, q.now(caller)
+				for ; scope == ""; scope = q.now(caller) {
 					n++
 				}
-				got = append(got, fmt.Sprint(crowd, " ", n, " ", scope))
+				got = append(got, fmt.Sprint(caller, " ", n, " ", scope))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
@@ -97,7 +97,7 @@ func TestSemaphoreTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := &Semaphore{Slots: 2, Rate: rate.NewLimiter(10, 1), Waiting: 20, Wait: time.Minute}
 		order := make(chan string, 100)
-		come := func(name string) {
+		arrive := func(name string) {
 			go func() {
 				release, err := turns.Acquire(t.Context(), partyOf(name))
 				if err != nil {
@@ -112,11 +112,11 @@ func TestSemaphoreTakesTurns(t *testing.T) {
 		}
 		began := time.Now()
 		for range 10 {
-			come("a1")
+			arrive("a1")
 		}
-		come("a2")
-		come("b1")
-		come("b1")
+		arrive("a2")
+		arrive("b1")
+		arrive("b1")
 		var got []string
 		for range 13 {
 			got = append(got, <-order)
@@ -141,7 +141,7 @@ func TestSemaphoreWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 		results := make(chan string, maxWaiting+10)
-		come := func(ctx context.Context, name string) {
+		arrive := func(ctx context.Context, name string) {
 			go func() {
 				leave, err := door.Acquire(ctx, partyOf(name))
 				if err == nil {
@@ -152,9 +152,9 @@ func TestSemaphoreWaiting(t *testing.T) {
 			synctest.Wait()
 		}
 		gone, leave := context.WithCancel(t.Context())
-		come(gone, "a1")
-		come(t.Context(), "a1")
-		come(t.Context(), "a2") // two callers of its group wait already
+		arrive(gone, "a1")
+		arrive(t.Context(), "a1")
+		arrive(t.Context(), "a2") // two callers of its group wait already
 		if got := <-results; got != "a2 too many at a time (all)" {
 			t.Error(got)
 		}
@@ -178,7 +178,7 @@ func TestSemaphoreWaiting(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		come(t.Context(), "z1")
+		arrive(t.Context(), "z1")
 		if got := <-results; got != "g too many at a time (all)" {
 			t.Errorf("rejected for the new caller: %s", got)
 		}

@@ -37,11 +37,11 @@ func TestSlots(t *testing.T) {
 					fmt.Sprint("t", rapid.IntRange(0, 2).Draw(t, "tenant")),
 				}
 				r := request{who, fmt.Sprint(i)}
-				free, held, mine := s.free(), s.held.Of(who.Group), s.byMember.Of(who)
+				free, held, own := s.free(), s.held.Of(who.Group), s.byMember.Of(who)
 				if s.Acquire(who, r.key, func() { woken[r.key] = true }) {
 					holding = append(holding, r)
 				} else {
-					if free > held && mine == 0 && waits(who) == 0 {
+					if free > held && own == 0 && waits(who) == 0 {
 						t.Fatalf("%v has no slot, its namespace %d, %d are free, and it has to wait", who, held, free)
 					}
 					waiting = append(waiting, r)

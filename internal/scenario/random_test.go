@@ -31,13 +31,13 @@ func TestRandom(t *testing.T) {
 		}
 		begin := time.Now()
 		first := uint64(begin.UnixNano())
-		told := begin
+		reported := begin
 		t.Logf("schedules from FAIRLEAD_SEED=%d on, for %s", first, d)
 		next := first
 		for ; time.Since(begin) < d && !t.Failed(); next++ {
 			play(t, next, nil)
-			if time.Since(told) >= soakReport {
-				told = time.Now()
+			if time.Since(reported) >= soakReport {
+				reported = time.Now()
 				t.Logf("%s of %s: %d schedules, the last one FAIRLEAD_SEED=%d", time.Since(begin).Round(time.Second), d,
 					next-first+1, next)
 			}

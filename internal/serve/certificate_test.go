@@ -45,10 +45,10 @@ func TestCertificateChanges(t *testing.T) {
 			if refusal != "" {
 				refused++
 			}
-			said := log.Take()
-			if n := strings.Count(said, "level=ERROR"); n > 1 || (n == 1) != (refusal != "") ||
-				!strings.Contains(said, refusal) {
-				t.Errorf("%s It logs: %s", reason, said)
+			logged := log.Take()
+			if n := strings.Count(logged, "level=ERROR"); n > 1 || (n == 1) != (refusal != "") ||
+				!strings.Contains(logged, refusal) {
+				t.Errorf("%s It logs: %s", reason, logged)
 			}
 			if got := testutil.ToFloat64(c.reloads.WithLabelValues("failure")); got != float64(refused) {
 				t.Errorf("%s %v failures, want %d", reason, got, refused)

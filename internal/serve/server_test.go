@@ -26,32 +26,34 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
-// hall is a listener in memory.
-type hall struct {
-	comers chan net.Conn
+// memoryListener is a listener in memory.
+type memoryListener struct {
+	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-func newHall() *hall { return &hall{comers: make(chan net.Conn), closed: make(chan struct{})} }
+func newMemoryListener() *memoryListener {
+	return &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
 
-func (h *hall) Accept() (net.Conn, error) {
+func (h *memoryListener) Accept() (net.Conn, error) {
 	select {
-	case c := <-h.comers:
+	case c := <-h.conns:
 		return c, nil
 	case <-h.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-func (h *hall) Close() error   { h.once.Do(func() { close(h.closed) }); return nil }
-func (h *hall) Addr() net.Addr { return &net.TCPAddr{} }
+func (h *memoryListener) Close() error   { h.once.Do(func() { close(h.closed) }); return nil }
+func (h *memoryListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // dial opens a connection to the server and sends a text.
-func (h *hall) dial(t *testing.T, send string) net.Conn {
+func (h *memoryListener) dial(t *testing.T, send string) net.Conn {
 	t.Helper()
 	near, far := net.Pipe()
-	h.comers <- far
+	h.conns <- far
 	if _, err := io.WriteString(near, send); err != nil {
 		t.Errorf("cannot send: %v", err)
 	}
@@ -61,16 +63,16 @@ func (h *hall) dial(t *testing.T, send string) net.Conn {
 // lasts returns the time until the server closes a connection, and the received text.
 func lasts(c net.Conn) (time.Duration, string) {
 	began := time.Now()
-	said, _ := io.ReadAll(c) // with any error
+	received, _ := io.ReadAll(c) // with any error
 	c.Close()
-	return time.Since(began), string(said)
+	return time.Since(began), string(received)
 }
 
 // TestSlowClients: clients that send or read slowly, in fake time.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall()
+		h := newMemoryListener()
 		var log testlog.Book
 		s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
@@ -121,18 +123,18 @@ func TestSlowClients(t *testing.T) {
 			},
 		}
 		for name, tc := range tests {
-			took, said := lasts(h.dial(t, tc.send))
-			if took > tc.atMost+time.Second || !strings.Contains(said, tc.says) {
-				t.Errorf("%s: %s It took %v and sent %q", name, tc.reason, took, said)
+			took, received := lasts(h.dial(t, tc.send))
+			if took > tc.atMost+time.Second || !strings.Contains(received, tc.says) {
+				t.Errorf("%s: %s It took %v and sent %q", name, tc.reason, took, received)
 			}
 		}
 		near, far := net.Pipe()
-		h.comers <- far
+		h.conns <- far
 		go func() {
 			_, _ = io.WriteString(near, "GET / HTTP/1.1\r\nHost: x\r\nX-A: "+strings.Repeat("a", 64<<10)+"\r\n\r\n")
 		}() // the header is not accepted to its end
-		if took, said := lasts(near); !strings.Contains(said, "431") || took > headerTime {
-			t.Errorf("a header of 64 KiB: %v %q", took, said)
+		if took, received := lasts(near); !strings.Contains(received, "431") || took > headerTime {
+			t.Errorf("a header of 64 KiB: %v %q", took, received)
 		}
 		reader := h.dial(t, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n") // without reading
 		time.Sleep(time.Minute + time.Second)
@@ -141,11 +143,11 @@ func TestSlowClients(t *testing.T) {
 			t.Errorf("%d waiting and %d active connections are left", waiting, active)
 		}
 		reader.Close()
-		if _, said := lasts(h.dial(t, "GET /panic HTTP/1.1\r\nHost: x\r\n\r\n")); said != "" {
-			t.Errorf("a panic sends %q", said)
+		if _, received := lasts(h.dial(t, "GET /panic HTTP/1.1\r\nHost: x\r\n\r\n")); received != "" {
+			t.Errorf("a panic sends %q", received)
 		}
-		if said := log.Take(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, "at the page") {
-			t.Errorf("the log of a panic: %s", said)
+		if logged := log.Take(); strings.Count(logged, "level=ERROR") != 1 || !strings.Contains(logged, "at the page") {
+			t.Errorf("the log of a panic: %s", logged)
 		}
 		end()
 		if err := <-ended; err != nil {
@@ -218,7 +220,7 @@ func TestUnidentifiedClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				h, o := newHall(), Options{StrangerTime: patience}
+				h, o := newMemoryListener(), Options{StrangerTime: patience}
 				if tc.secure {
 					o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 				}
@@ -228,7 +230,7 @@ func TestUnidentifiedClients(t *testing.T) {
 				go func() { ended <- s.Run(ctx, h) }()
 				began := time.Now()
 				near, far := net.Pipe()
-				h.comers <- far
+				h.conns <- far
 				if tc.secure {
 					near = tls.Client(near, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 				}
@@ -241,10 +243,10 @@ func TestUnidentifiedClients(t *testing.T) {
 						_, err = io.WriteString(near, tc.trickle[i:i+1])
 					}
 				})
-				_, said := lasts(near)
+				_, received := lasts(near)
 				took := time.Since(began)
-				if took < tc.atLeast || took > tc.most+time.Second || !strings.Contains(said, tc.says) {
-					t.Errorf("%s It took %v and sent %q", tc.reason, took, said)
+				if took < tc.atLeast || took > tc.most+time.Second || !strings.Contains(received, tc.says) {
+					t.Errorf("%s It took %v and sent %q", tc.reason, took, received)
 				}
 				end()
 				if err := <-ended; err != nil {
@@ -368,10 +370,10 @@ func TestTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, _ := io.ReadAll(resp.Body)
+		received, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if string(said) != proto {
-			t.Errorf("the protocol is %s, want %s", said, proto)
+		if string(received) != proto {
+			t.Errorf("the protocol is %s, want %s", received, proto)
 		}
 		if waiting, active := s.table.count(); waiting+active < 1 {
 			t.Error("a TLS connection is not counted")

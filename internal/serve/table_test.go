@@ -25,15 +25,15 @@ type line struct {
 func (l *line) RemoteAddr() net.Addr { return l.from }
 func (l *line) Close() error         { l.closed = true; return nil }
 
-// crowd opens connections: "a1" is the first one of client a.
-type crowd struct {
+// callers opens connections: "a1" is the first one of client a.
+type callers struct {
 	table *table
 	lines map[string]*line
 }
 
-func newCrowd(most int) *crowd { return &crowd{newTable(most, 0), map[string]*line{}} }
+func newCallers(most int) *callers { return &callers{newTable(most, 0), map[string]*line{}} }
 
-func (c *crowd) come(name string) bool {
+func (c *callers) arrive(name string) bool {
 	l := &line{name: name, from: &net.TCPAddr{IP: net.IPv4(10, 0, 0, name[0]), Port: 1}}
 	if c.lines[name] != nil {
 		panic(name)
@@ -42,13 +42,13 @@ func (c *crowd) come(name string) bool {
 	return c.table.admit(l)
 }
 
-func (c *crowd) become(state http.ConnState, names ...string) {
+func (c *callers) become(state http.ConnState, names ...string) {
 	for _, name := range names {
 		c.table.changed(c.lines[name], state)
 	}
 }
 
-func (c *crowd) closed() (names []string) {
+func (c *callers) closed() (names []string) {
 	for name, l := range c.lines {
 		if l.closed {
 			names = append(names, name)
@@ -124,9 +124,9 @@ func TestRoomForNewConnections(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCrowd(4)
+			c := newCallers(4)
 			for _, name := range strings.Fields(tc.there) {
-				if lower := strings.ToLower(name); !c.come(lower) {
+				if lower := strings.ToLower(name); !c.arrive(lower) {
 					t.Fatalf("there was no room for %s", name)
 				} else if lower != name {
 					c.become(http.StateActive, lower)
@@ -135,7 +135,7 @@ func TestRoomForNewConnections(t *testing.T) {
 			if tc.reconsidered != "" {
 				c.become(http.StateClosed, tc.reconsidered)
 			}
-			if got := c.come(tc.newcomer); got != tc.comes {
+			if got := c.arrive(tc.newcomer); got != tc.comes {
 				t.Errorf("%s Accepted: %v", tc.reason, got)
 			}
 			if diff := cmp.Diff(strings.Fields(tc.closed), c.closed()); diff != "" && len(tc.closed)+len(c.closed()) > 0 {
@@ -151,12 +151,12 @@ func TestRoomForNewConnections(t *testing.T) {
 // TestStatesOfConnections: a connection waits again after each request, and closing it twice is safe.
 func TestStatesOfConnections(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(2)
-	c.come("a1")
-	c.come("a2")
+	c := newCallers(2)
+	c.arrive("a1")
+	c.arrive("a2")
 	c.become(http.StateActive, "a1", "a2")
 	c.become(http.StateIdle, "a2", "a1")
-	if !c.come("b1") || !c.lines["a2"].closed {
+	if !c.arrive("b1") || !c.lines["a2"].closed {
 		t.Error("the longer waiting connection is not closed")
 	}
 	c.become(http.StateClosed, "a2", "a2", "a1", "b1")
@@ -180,18 +180,18 @@ func TestClient(t *testing.T) {
 // TestFewUnidentifiedWait: the idle connections of unidentified clients are bounded, and a client closes only its own.
 func TestFewUnidentifiedWait(t *testing.T) {
 	t.Parallel()
-	c := &crowd{newTable(32, time.Hour), map[string]*line{}} // four of one client
+	c := &callers{newTable(32, time.Hour), map[string]*line{}} // four of one client
 	for _, name := range []string{"a1", "a2", "b1", "a3", "a4"} {
-		c.come(name)
+		c.arrive(name)
 	}
 	c.become(http.StateActive, "a1", "a2")
 	c.table.know(c.lines["a1"])
 	c.become(http.StateIdle, "a1", "a2") // the caller of a1 is identified, a2 waits again
 	for _, name := range []string{"a5", "a6", "a7"} {
-		c.come(name)
+		c.arrive(name)
 	}
 	c.table.know(c.lines["a5"])
-	c.come("a8")
+	c.arrive("a8")
 	got := c.closed()
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"a3", "a4"}, got); diff != "" {

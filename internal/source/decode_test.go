@@ -181,12 +181,12 @@ func TestProtobuf(t *testing.T) {
 	end := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: "9", Annotations: map[string]string{initialEventsEnd: "true"},
 	}}
-	gone := metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired, Message: "old"}
+	expired := metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired, Message: "old"}
 	var frames []byte
 	frames = append(frames, protoFrame(t, "ADDED", wrap(t, "v1", "Pod", raw))...)
 	frames = append(frames, protoFrame(t, "BOOKMARK", wrap(t, "v1", "Pod", marshal(t, &end)))...)
 	frames = append(frames, protoFrame(t, "ADDED", []byte("junk"))...)
-	frames = append(frames, protoFrame(t, "ERROR", wrap(t, "v1", "Status", marshal(t, &gone)))...)
+	frames = append(frames, protoFrame(t, "ERROR", wrap(t, "v1", "Status", marshal(t, &expired)))...)
 	cases := map[string]struct {
 		dec  func() decoder
 		body []byte
@@ -217,7 +217,7 @@ func TestProtobuf(t *testing.T) {
 			[]string{"OPENED", "END unexpected EOF"},
 		},
 		"status": {
-			func() decoder { return &protoList{} }, wrap(t, "v1", "Status", marshal(t, &gone)),
+			func() decoder { return &protoList{} }, wrap(t, "v1", "Status", marshal(t, &expired)),
 			[]string{"OPENED", "END server answered 410 Expired: old"},
 		},
 		"not magic": {func() decoder { return &protoList{} }, []byte("<html>"), []string{"OPENED", "PROTOCOL no list"}},

@@ -24,9 +24,9 @@ func objects(n, version int) []string {
 func TestExpiredContinueTokenRestartsTheList(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
-	gone := status(410, "Expired", "continue token expired")
+	expired := status(410, "Expired", "continue token expired")
 	s := serve(t, []reply{
-		page(5, "t1", object("old", 1)), gone, page(8, "t2", object("a", 6)), gone,
+		page(5, "t1", object("old", 1)), expired, page(8, "t2", object("a", 6)), expired,
 		list(9, object("b", 7)),
 	},
 		[]reply{watch()})

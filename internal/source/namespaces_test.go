@@ -109,7 +109,7 @@ func TestGainedSlotWithAMissingNamespace(t *testing.T) {
 				s.hold(0, 1)
 				fresh := others(1, 1)[0]
 				s.addTo(fresh, "fresh") // delivered by the watch while the slot is held
-				comes := func(want ...string) {
+				gains := func(want ...string) {
 					t.Helper()
 					s.hold(0)
 					s.events()
@@ -118,7 +118,7 @@ func TestGainedSlotWithAMissingNamespace(t *testing.T) {
 					s.expect("what comes back", s.events(), want)
 				}
 				for range 2 {
-					comes("ADDED 1/fresh initial", "ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial")
+					gains("ADDED 1/fresh initial", "ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial")
 					if !slices.Contains(s.requests(), "list of [1]") {
 						t.Error("the list did not cover everything")
 					}
@@ -127,7 +127,7 @@ func TestGainedSlotWithAMissingNamespace(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, everything := range []bool{true, false} { // after the first list the source has forgotten the namespace
-					comes("ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial")
+					gains("ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial")
 					if slices.Contains(s.requests(), "list of [1]") != everything {
 						t.Errorf("the list covered everything: %t", !everything)
 					}

@@ -103,8 +103,8 @@ func TestInvalidSlots(t *testing.T) {
 			t.Errorf("%s There is no error", tc.reason)
 		}
 	}
-	nobody := &rest.Config{Host: serve(t, nil, nil).server.URL}
-	src, err := source.New(source.Config{Resource: configMaps, REST: nobody, Shard: &none}, newRecorder(t).sink)
+	config := &rest.Config{Host: serve(t, nil, nil).server.URL}
+	src, err := source.New(source.Config{Resource: configMaps, REST: config, Shard: &none}, newRecorder(t).sink)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ type slots struct {
 	sharding *source.Sharding
 	rec      *watchtest.Recorder
 	seen     int // number of requests that were returned
-	given    int // number of events that were returned
+	returned int // number of events that were returned
 }
 
 func watchSlots(t *testing.T, how selecting, opt apiserver.Options, change ...func(*source.Config)) *slots {
@@ -128,7 +128,7 @@ func (s *slots) events() []string {
 	synctest.Wait()
 	all := s.rec.Recording().Events
 	var out []string
-	for _, e := range all[s.given:] {
+	for _, e := range all[s.returned:] {
 		text := e.Type.String()
 		if e.Key != "" {
 			ns, name, _ := strings.Cut(e.Key, "/")
@@ -142,7 +142,7 @@ func (s *slots) events() []string {
 		}
 		out = append(out, text)
 	}
-	s.given = len(all)
+	s.returned = len(all)
 	slices.Sort(out)
 	return out
 }

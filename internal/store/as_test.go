@@ -65,7 +65,7 @@ func TestRecordAsIsDecodedOnce(t *testing.T) {
 	wg.Wait()
 	for _, o := range got {
 		if o != got[0] || o == nil {
-			t.Fatal("readers at the same time were given different objects")
+			t.Fatal("readers at the same time got different objects")
 		}
 	}
 }

@@ -156,7 +156,7 @@ func TestRestart(t *testing.T) {
 			lists: true, deleted: 1,
 		},
 		"rolled back": {
-			reason: "the server was restored from a backup that is older than what was saved",
+			reason: "the server was restored from a backup that is older than the saved state",
 			away: func(s *apiserver.Server, before uint64) {
 				if err := s.Rollback(before); err != nil {
 					panic(err)

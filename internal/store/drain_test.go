@@ -119,14 +119,14 @@ func TestDrainFoldsForSlowConsumer(t *testing.T) {
 		s := newStore(t, store.Options{})
 		sink := s.Sink("")
 		list(t, sink, 9, obj("a", "u1", 5))
-		var given int
+		var delivered int
 		var last string
 		slow := make(chan struct{})
 		d := drainings[0].run(t, s, store.DrainOptions{Consume: func(events []store.Event) bool {
 			<-slow
 			for _, e := range events {
 				if e.Object != nil {
-					given, last = given+1, e.Object.Version()
+					delivered, last = delivered+1, e.Object.Version()
 				}
 			}
 			return true
@@ -140,8 +140,8 @@ func TestDrainFoldsForSlowConsumer(t *testing.T) {
 		}
 		close(slow)
 		synctest.Wait()
-		if given > 3*store.MaxLag || last != fmt.Sprint(9+changes) {
-			t.Errorf("%d events, the last of version %s, want few and version %d", given, last, 9+changes)
+		if delivered > 3*store.MaxLag || last != fmt.Sprint(9+changes) {
+			t.Errorf("%d events, the last of version %s, want few and version %d", delivered, last, 9+changes)
 		}
 	})
 }

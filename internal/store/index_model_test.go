@@ -137,7 +137,7 @@ func (m *indexModel) check(rt *rapid.T) {
 	slices.Sort(bad)
 	for _, name := range []string{"one", "two", "three"} {
 		if now.HasIndex(name) != m.have[name] {
-			rt.Fatalf("index %s is there: %v", name, now.HasIndex(name))
+			rt.Fatalf("index %s exists: %v", name, now.HasIndex(name))
 		}
 		if !m.have[name] {
 			if values := slices.Collect(now.IndexValues(name)); len(values) > 0 || len(now.IndexErrors(name)) > 0 {

@@ -456,19 +456,19 @@ func TestLateWriteIsLoggedOutsideOfLocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s *store.Store
-		said := &logFunc{say: func() {
+		handler := &logFunc{call: func() {
 			if store.Locked(s) {
 				t.Error("the store is locked: a read would deadlock")
 			}
 		}}
-		s = newStore(t, store.Options{OverlayBound: time.Minute, Logger: slog.New(said)})
+		s = newStore(t, store.Options{OverlayBound: time.Minute, Logger: slog.New(handler)})
 		list(t, s.Sink(""), 9)
 		x := obj("a", "u1", 10)
 		put(t, s, x)
 		time.Sleep(61 * time.Second)
 		for range 2 {
-			if !s.Overdue(x.key()) || said.count != 1 {
-				t.Errorf("logged %d times, want once", said.count)
+			if !s.Overdue(x.key()) || handler.count != 1 {
+				t.Errorf("logged %d times, want once", handler.count)
 			}
 		}
 	})
@@ -477,7 +477,7 @@ func TestLateWriteIsLoggedOutsideOfLocks(t *testing.T) {
 // logFunc is a log handler that calls a function for each line.
 type logFunc struct {
 	slog.Handler
-	say   func()
+	call  func()
 	count int
 }
 
@@ -485,7 +485,7 @@ func (h *logFunc) Enabled(context.Context, slog.Level) bool { return true }
 func (h *logFunc) WithAttrs([]slog.Attr) slog.Handler       { return h }
 func (h *logFunc) Handle(context.Context, slog.Record) error {
 	h.count++
-	h.say()
+	h.call()
 	return nil
 }
 

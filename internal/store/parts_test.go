@@ -245,8 +245,8 @@ func TestOwnWritesAlone(t *testing.T) {
 	}
 }
 
-// TestSettleAlone: Settle relies on the watch. If the watch does not help, and there is no source to ask, readers are
-// told to ask the server until the scope has reached the version, or for the bound.
+// TestSettleAlone: Settle relies on the watch. If the watch does not help and there is no source to ask, readers must
+// ask the server. This ends when the scope has reached the version, or after the bound.
 func TestSettleAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -363,7 +363,7 @@ func TestWaitsAlone(t *testing.T) {
 			t.Errorf("at version 7: %v", err)
 		}
 		if err := seven(t.Context()); err != nil {
-			t.Errorf("a wait for what is there: %v", err)
+			t.Errorf("a wait for a reached version: %v", err)
 		}
 		wait(w.Barrier)
 		if err := locked(func() { w.end(errNoName, func(w *waiter) bool { return w.barrier }) }); !errors.Is(err, errNoName) {
@@ -488,16 +488,16 @@ func (c *callers) reset(*coverage, error)        {}
 func (c *callers) survey(cov *coverage) *surveys { return &surveys{cov: cov} }
 func (c *callers) drop(*surveys)                 { c.dropped++ }
 
-// TestIntakeAlone: a sink applies what is new, counts what is old, and tells those that wait.
+// TestIntakeAlone: a sink applies new changes, counts old ones, and notifies waiting callers.
 func TestIntakeAlone(t *testing.T) {
 	t.Parallel()
-	p, told := newParts(t), &callers{}
+	p, waits := newParts(t), &callers{}
 	delete(p.scopes, "")
 	l := &ledger{}
 	l.init()
 	in := &intake{
 		opt: &Options{Namespaced: true}, pub: &p.pub, codec: &p.codec, order: &p.order, coverages: p.scopes,
-		overlay: &p.overlay, ledger: l, waits: told, sinks: map[string]*scope{},
+		overlay: &p.overlay, ledger: l, waits: waits, sinks: map[string]*scope{},
 	}
 	sink := in.Sink("a")
 	apply := func(typ source.ChangeType, ns, version string) error {
@@ -529,18 +529,18 @@ func TestIntakeAlone(t *testing.T) {
 	if n := in.stats.applied.Load(); n != 3 || in.stats.suppressed.Load() != 3 || in.stats.quarantined.Load() != 1 {
 		t.Errorf("%d changes are applied, %d suppressed", n, in.stats.suppressed.Load())
 	}
-	if told.notified != 3 || in.Version() != "9" {
-		t.Errorf("waiting callers are notified %d times, the version is %q", told.notified, in.Version())
+	if waits.notified != 3 || in.Version() != "9" {
+		t.Errorf("waiting callers are notified %d times, the version is %q", waits.notified, in.Version())
 	}
 	sink.Report(source.Status{Phase: source.Degraded, Reason: source.ReasonForbidden})
-	if st := in.Statuses(); told.refused != 1 || len(st) != 1 || st[0].Reason != source.ReasonForbidden {
+	if st := in.Statuses(); waits.refused != 1 || len(st) != 1 || st[0].Reason != source.ReasonForbidden {
 		t.Errorf("after a refusal: %+v", st)
 	}
 	if err := apply(source.Added, "a", "10"); err != nil || p.shown() != "10" {
 		t.Errorf("%v; shown is %q", err, p.shown())
 	}
 	in.DropScope("a")
-	if err := apply(source.Modified, "a", "11"); err != nil || p.shown() != "" || told.dropped != 1 || in.isWatched("a") {
+	if err := apply(source.Modified, "a", "11"); err != nil || p.shown() != "" || waits.dropped != 1 || in.isWatched("a") {
 		t.Errorf("of a dropped scope: %v, %q is shown", err, p.shown())
 	}
 }
@@ -591,6 +591,6 @@ func TestClaimsOfFiles(t *testing.T) {
 	next.end()
 	next.release()
 	if v.claim(stores(Options{}), nil) == nil {
-		t.Error("the file is not given up")
+		t.Error("the file is not released")
 	}
 }

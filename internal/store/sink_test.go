@@ -261,7 +261,7 @@ func TestScopes(t *testing.T) {
 	}
 	s.DropScope("two")
 	if d := cmp.Diff([]string{"DELETED two/a@6<6 inferred"}, summary(drain(c))); d != "" {
-		t.Errorf("a namespace that is not watched any more (-want +got):\n%s", d)
+		t.Errorf("a namespace that is no longer watched (-want +got):\n%s", d)
 	}
 	if err := two.Apply(source.Added, thing{ns: "two", name: "b", uid: "u3", version: 30}.object()); err != nil ||
 		s.Len() != 0 {

@@ -330,7 +330,7 @@ func TestWaitsOfSlots(t *testing.T) {
 	if held, ok := s.Held(); !ok || !held.IsAll() {
 		t.Errorf("held are %s", held)
 	}
-	apply(t, s.sink, source.Modified, at(here, "u1", 11)) // the scope goes on at its former version
+	apply(t, s.sink, source.Modified, at(here, "u1", 11)) // the scope resumes at its former version
 	if diff := cmp.Diff([]string{"ADDED @11 initial", "MODIFIED @11<5"}, keyless(drain(c))); diff != "" {
 		t.Error(diff)
 	}

@@ -200,10 +200,10 @@ func TestMutationIsReportedOutsideOfLocks(t *testing.T) {
 	var s *store.Store
 	var want []*corev1.Pod
 	key := func(i int) store.Key { return store.Key{Namespace: want[i].Namespace, Name: want[i].Name} }
-	told := 0
+	calls := 0
 	s, want = pods(t, source.JSON, 2, store.Options{
 		HotBytes: 1, DetectMutation: true, OnMutation: func(k store.Key, _ error) {
-			told++
+			calls++
 			if store.HotLocked(s) {
 				t.Error("the hot set is locked: a read would deadlock")
 				return
@@ -222,8 +222,8 @@ func TestMutationIsReportedOutsideOfLocks(t *testing.T) {
 	if _, err := store.Of[corev1.Pod](s).Get(key(1)); err != nil {
 		t.Fatal(err)
 	}
-	if told != 1 || s.Mutations() != 1 {
-		t.Errorf("called %d times, want once", told)
+	if calls != 1 || s.Mutations() != 1 {
+		t.Errorf("called %d times, want once", calls)
 	}
 	runtime.KeepAlive(changed)
 }
