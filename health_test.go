@@ -220,7 +220,7 @@ func TestLeaderElectionWithoutName(t *testing.T) {
 
 // A restart cannot make the API server serve or permit a resource. The refusal is reported, and the process stays
 // healthy. An outage after a refusal counts from its own start.
-func TestRefusalIsNoReasonToRestart(t *testing.T) {
+func TestRefusalDoesNotRestart(t *testing.T) {
 	t.Parallel()
 	kinds := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	for says, refuse := range map[string]func(*apiserver.Server){

@@ -189,9 +189,9 @@ func callAll(ctx context.Context, t *testing.T, what string, v any, without ...s
 	}
 }
 
-// TestMethodsOfNothing calls every method of values of a failed New, of values that have ended, and of values that were
-// not begun. None panics.
-func TestMethodsOfNothing(t *testing.T) {
+// TestMethodsOfInvalidValues calls every method of values of a failed New, of values that have ended, and of values
+// that were not begun. None panics.
+func TestMethodsOfInvalidValues(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -139,7 +139,7 @@ func TestControllersOfOneNameOnTwoClusters(t *testing.T) {
 }
 
 // Run returns an error when an engine is closed under a controller, but not when the runtime itself closes the engine.
-func TestEngineThatIsClosedUnderAController(t *testing.T) {
+func TestEngineClosedUnderAController(t *testing.T) {
 	t.Parallel()
 	for _, early := range []bool{false, true} {
 		bubble(t, func(t *testing.T, s *apiserver.Server) {

@@ -193,7 +193,7 @@ func TestModifyByNameAsksTheServer(t *testing.T) {
 }
 
 // A wait for the end of an object ends only if the server reports it absent, or the cache has shown the object before.
-func TestGoneBehind(t *testing.T) {
+func TestWaitForDeletionBehindAnOldCache(t *testing.T) {
 	t.Parallel()
 	behind(t, nil, foreign("web"), false, func(c *cluster, _ *corev1.ConfigMap) {
 		took, err := await(t, c, client.Gone[corev1.ConfigMap](c.client, key("web")), time.Minute, nil)

@@ -151,7 +151,7 @@ func TestUnknownFieldSelectorAsksTheServer(t *testing.T) {
 }
 
 // A successful write that the cache cannot show is not a failure. Reads ask the server until the cache shows it.
-func TestAWriteThatTheCacheCannotShow(t *testing.T) {
+func TestWriteMissingInTheCache(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
@@ -191,7 +191,7 @@ func TestAWriteThatTheCacheCannotShow(t *testing.T) {
 }
 
 // A write that one store cannot show in time has ended for all stores, so they hold no events back.
-func TestAStoreThatIsBehindHoldsNoEventsOfOthers(t *testing.T) {
+func TestSlowStoreHoldsNoEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{server: withSubdomains()})

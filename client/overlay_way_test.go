@@ -390,7 +390,7 @@ func TestOverlayConventions(t *testing.T) {
 }
 
 // A read is passed on unchanged.
-func TestOverlayCostsReadsNothing(t *testing.T) {
+func TestOverlayPassesReadsUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{})
 		defer c.close()

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestModuleTextIsThatOfControlplane(t *testing.T) {
+func TestModuleTextIsCurrent(t *testing.T) {
 	t.Parallel()
 	for file, copied := range map[string]string{"go.mod": goMod, "go.sum": goSum} {
 		original, err := os.ReadFile(filepath.Join("..", "controlplane", file))

@@ -69,7 +69,7 @@ func TestObjectIsDecodedOnDemand(t *testing.T) {
 }
 
 // A handler may keep an event: its object stays that of its version, whatever happens to it later.
-func TestObjectOfAnEventThatIsKept(t *testing.T) {
+func TestObjectOfAKeptEvent(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		var typed []observe.Event[Gadget]

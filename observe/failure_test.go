@@ -164,7 +164,7 @@ func TestHandlerThatEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-func TestObjectsThatCannotBeDecodedAreNotRetried(t *testing.T) {
+func TestUndecodableObjectsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	t.Run("a type that decodes itself", undecodable[Widget])
 	t.Run("a type that is checked before the decoding", undecodable[Gadget])

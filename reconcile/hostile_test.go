@@ -154,7 +154,7 @@ func TestChangesOfObjects(t *testing.T) {
 }
 
 // A kind without a watch can be read and written, at the cost of requests.
-func TestWritesToAKindThatIsNotWatched(t *testing.T) {
+func TestWritesToAnUnwatchedKind(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
 			cm := &corev1.ConfigMap{
@@ -379,7 +379,7 @@ func (l noElection) Lead(context.Context) (context.Context, func(), error) { ret
 func (l noElection) Fence(context.Context) error                           { return l.err }
 
 // A controller that can never lead ends the host with an error, instead of waiting for ever.
-func TestAnElectionThatHasEnded(t *testing.T) {
+func TestEndedElection(t *testing.T) {
 	bubble(t, func(b *bench) {
 		h, broken := b.process(), errors.New("broken")
 		reconcile.New[gateway](h, "x", noop, reconcile.Leader(noElection{broken}))

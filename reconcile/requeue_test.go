@@ -13,7 +13,7 @@ import (
 
 // No value for After makes a busy loop. Zero and negative values wait for the back-off, also in Cleanup and between
 // failures.
-func TestAfterNothing(t *testing.T) {
+func TestAfterZero(t *testing.T) {
 	t.Parallel()
 	back := reconcile.WithBackoff(reconcile.Backoff{Base: time.Second, Cap: time.Minute})
 	for _, d := range []time.Duration{0, -1, -time.Hour, -1 << 63} {

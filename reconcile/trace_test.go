@@ -63,9 +63,9 @@ func TestASpanPerReconciliation(t *testing.T) {
 	})
 }
 
-// TestAReconciliationThatNeverReturnsHasItsSpan: a reconciliation that hangs has a span, which ends when its goroutine
+// TestHangingReconciliationHasASpan: a reconciliation that hangs has a span, which ends when its goroutine
 // ends.
-func TestAReconciliationThatNeverReturnsHasItsSpan(t *testing.T) {
+func TestHangingReconciliationHasASpan(t *testing.T) {
 	bubble(t, func(b *bench) {
 		made := spans.New()
 		b.controller(func(_ context.Context, n int, _ *gateway) (reconcile.Result, error) {

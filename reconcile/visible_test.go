@@ -294,7 +294,7 @@ func TestEventsOfFailures(t *testing.T) {
 }
 
 // Without permission to write Events the log reports it once, and the reconciler continues.
-func TestEventsThatAreForbidden(t *testing.T) {
+func TestForbiddenEvents(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var log logbook
 		b.server.On(apiserver.Match{Resource: "events"}, apiserver.Answer(apiserver.Failure(403)))

@@ -30,7 +30,7 @@ func TestRows(t *testing.T) {
 	t.Log(out.String())
 }
 
-func TestParkedKnowsWhatItMeasures(t *testing.T) {
+func TestParkedChecksItsMeasurement(t *testing.T) {
 	if _, err := parked("nonsense", 1); err == nil {
 		t.Error("no error")
 	}

@@ -287,7 +287,7 @@ func TestBarriersOnQuietWatches(t *testing.T) {
 }
 
 // The client does not rely on a cache that is older than the state that its caller has read.
-func TestModifyWhatTheCacheDoesNotKnow(t *testing.T) {
+func TestModifyBehindAnOldCache(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	h := b.watch(configMaps)

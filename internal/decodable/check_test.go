@@ -149,7 +149,7 @@ func TestUsualObjectsAreDecodable(t *testing.T) {
 	}
 }
 
-func TestTypesThatHaveToBeTried(t *testing.T) {
+func TestTypesThatNeedDecoding(t *testing.T) {
 	t.Parallel()
 	type embedded struct{ A int }
 	for _, typ := range []reflect.Type{

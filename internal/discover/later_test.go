@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/discover"
 )
 
-func TestAMapperFindsWhatWasInstalledLater(t *testing.T) {
+func TestMapperFindsNewKinds(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {

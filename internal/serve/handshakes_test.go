@@ -88,9 +88,9 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestHandshakesHoldNothing: a client that stops at any point of a handshake blocks no other client. This holds for
-// each version, with or without a session.
-func TestHandshakesHoldNothing(t *testing.T) {
+// TestStoppedHandshakesBlockNoClient: a client that stops at any point of a handshake blocks no other client. This
+// holds for each version, with or without a session.
+func TestStoppedHandshakesBlockNoClient(t *testing.T) {
 	t.Parallel()
 	cert, key := servetest.Certificate(t, "loopback", time.Time{}, time.Time{})
 	pair, err := tls.X509KeyPair(cert, key)
@@ -173,9 +173,9 @@ func TestHandshakesHoldNothing(t *testing.T) {
 	get(tls.VersionTLS13)
 }
 
-// TestHandshakesHoldNothingForARetry: the server holds no turn while it waits for another key from a client
+// TestRetriedHandshakesBlockNoClient: the server holds no turn while it waits for another key from a client
 // (HelloRetryRequest). The rest of the handshake takes a turn like any other.
-func TestHandshakesHoldNothingForARetry(t *testing.T) {
+func TestRetriedHandshakesBlockNoClient(t *testing.T) {
 	t.Parallel()
 	for name, with := range map[string]func(*tls.Config, tls.Certificate){
 		"Certificates": func(c *tls.Config, pair tls.Certificate) { c.Certificates = []tls.Certificate{pair} },

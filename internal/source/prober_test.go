@@ -144,8 +144,8 @@ func TestProbeIsBounded(t *testing.T) {
 	})
 }
 
-// TestProbeFailsBesideAWatchThatWorks: events that arrive during a probe outweigh its failure.
-func TestProbeFailsBesideAWatchThatWorks(t *testing.T) {
+// TestProbeFailsBesideAWorkingWatch: events that arrive during a probe outweigh its failure.
+func TestProbeFailsBesideAWorkingWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, partConfig())

@@ -113,9 +113,9 @@ func TestInvalidSlots(t *testing.T) {
 	}
 }
 
-// TestASlotThatWasLostIsListedAgain loses and gains slots before the source has noticed. Another holder may have
+// TestRegainedSlotIsListedAgain loses and gains slots before the source has noticed. Another holder may have
 // written meanwhile. The objects leave, and come back with a consistent list.
-func TestASlotThatWasLostIsListedAgain(t *testing.T) {
+func TestRegainedSlotIsListedAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason      string

@@ -164,7 +164,7 @@ func TestExpiredForEver(t *testing.T) {
 		})
 }
 
-func TestWatchThatEndsAtOnceForEver(t *testing.T) {
+func TestWatchThatAlwaysEndsAtOnce(t *testing.T) {
 	inBubble(t, []reply{list(5, object("a", 1))}, []reply{watchThenEnd()}, time.Hour,
 		func(t *testing.T, s *script, r *recorder, _ *source.Source) {
 			within(t, "requests in an hour", len(s.seen()), 100, 600)

@@ -127,7 +127,7 @@ func TestAnnouncedContents(t *testing.T) {
 }
 
 // Stores that hold more of an object are read first.
-func TestStoresThatHoldMoreComeFirst(t *testing.T) {
+func TestStoresWithMoreContentComeFirst(t *testing.T) {
 	t.Parallel()
 	c := idle(t, nil)
 	metadata := open(t, c, store.Request{Kind: secretKind, Content: store.Content{Metadata: true}})

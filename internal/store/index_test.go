@@ -180,7 +180,7 @@ func TestIndexesAreAddedAmongWrites(t *testing.T) {
 }
 
 // A new index contains an overlaid own write, and keeps it whenever the merged state is rebuilt.
-func TestAnIndexHasWhatIsLaidOver(t *testing.T) {
+func TestIndexOfOverlaidWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, sink := holding(t, 10)

@@ -126,8 +126,8 @@ func TestKeepGetsTheObject(t *testing.T) {
 	}
 }
 
-// TestDroppedBytesAreGone measures the memory of secrets with large data, of which one in ten is kept.
-func TestDroppedBytesAreGone(t *testing.T) {
+// TestDroppedBytesAreFreed measures the memory of secrets with large data, of which one in ten is kept.
+func TestDroppedBytesAreFreed(t *testing.T) {
 	t.Parallel()
 	const n, size = 100, 32 << 10
 	random := make([]byte, size) // random, since it cannot be compressed
@@ -193,9 +193,9 @@ func TestKeepIsNotSaved(t *testing.T) {
 	}
 }
 
-// TestKeepRemovesFilesThatHaveMore: a cache with a directory saves no store with Keep, and deletes what earlier runs
+// TestKeepRemovesFilesWithMoreContent: a cache with a directory saves no store with Keep, and deletes what earlier runs
 // have saved of the same objects, also for requests with a Transform.
-func TestKeepRemovesFilesThatHaveMore(t *testing.T) {
+func TestKeepRemovesFilesWithMoreContent(t *testing.T) {
 	t.Parallel()
 	for what, own := range map[string]bool{"content of the kind": false, "content of the request": true} {
 		dir := t.TempDir()

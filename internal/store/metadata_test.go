@@ -316,7 +316,7 @@ func TestCacheSharesMetadata(t *testing.T) {
 }
 
 // Stores of whole objects come before stores of metadata with as many objects.
-func TestCacheLooksUpWholeObjectsFirst(t *testing.T) {
+func TestCacheFindsWholeObjectsFirst(t *testing.T) {
 	t.Parallel()
 	cache, _ := idleCache(t, -1)
 	var handles []*store.Handle

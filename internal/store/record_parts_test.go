@@ -116,8 +116,8 @@ func TestDecoderPromises(t *testing.T) {
 	}
 }
 
-// TestDecoderKnowsFieldsThatATypeLacks: protobuf with an unknown field is not all that the type has.
-func TestDecoderKnowsFieldsThatATypeLacks(t *testing.T) {
+// TestDecoderReportsFieldsThatATypeLacks: protobuf with an unknown field is not all that the type has.
+func TestDecoderReportsFieldsThatATypeLacks(t *testing.T) {
 	t.Parallel()
 	d, e := decoderOf(func(*decoder) {}), encodedPod(t, source.Protobuf, "web-0")
 	if !d.typeHasAll(e) {

@@ -158,7 +158,7 @@ func sortInitial(events []string) []string {
 	return events
 }
 
-func TestUnchangedRelistStagesNothing(t *testing.T) {
+func TestUnchangedRelistKeepsObjects(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{})
 	sink := s.Sink("")

@@ -56,7 +56,7 @@ func outdatedDefinition() *apiextensionsv1.CustomResourceDefinition {
 }
 
 // The error names the fields of the position that the schema of the kind lacks, also nested ones.
-func TestAFieldOfThePositionThatTheSchemaLacks(t *testing.T) {
+func TestPositionFieldsMissingInTheSchema(t *testing.T) {
 	env.InstallCRDs(t, clustertest.CRDObjects(outdatedDefinition()))
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(testbed.GroupVersion.WithKind("Outdated"), &outdated{})

@@ -214,9 +214,9 @@ func TestLateResponseBeginsNoTerm(t *testing.T) {
 	}
 }
 
-// TestATermThatExpiresAsItBegins: a process is paused between the check that its hold is fresh and the start of the
+// TestTermThatExpiresAtItsStart: a process is paused between the check that its hold is fresh and the start of the
 // term. The term ends.
-func TestATermThatExpiresAsItBegins(t *testing.T) {
+func TestTermThatExpiresAtItsStart(t *testing.T) {
 	var created atomic.Bool
 	run(t, func(p *process, r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if created.Load() {

@@ -167,7 +167,7 @@ func TestInstallInvalidCRDs(t *testing.T) {
 
 // The Service of a conversion webhook becomes a URL, and the program's own settings stay. Definitions are installed
 // even while stored objects cannot be converted.
-func TestInstallCRDsThatAreConverted(t *testing.T) {
+func TestInstallCRDsWithConversion(t *testing.T) {
 	t.Parallel()
 	config, namespace := env.Config(t), env.Namespace(t)
 	definitions := apiextensions.NewForConfigOrDie(config).CustomResourceDefinitions()
