@@ -189,8 +189,8 @@ func callAll(ctx context.Context, t *testing.T, what string, v any, without ...s
 	}
 }
 
-// TestMethodsOfInvalidValues calls every method of values of a failed New, of values that have ended, and of values
-// that were not begun. None panics.
+// TestMethodsOfInvalidValues calls every method of three kinds of values: of a failed New, ended, and not begun. None
+// panics.
 func TestMethodsOfInvalidValues(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -76,8 +76,8 @@ func TestReadinessNamesTheReason(t *testing.T) {
 	}
 }
 
-// A degraded runtime runs without a controller whose kind does not exist, reports it, and starts it when the kind is
-// served.
+// A degraded runtime runs without a controller whose kind does not exist, and reports it. It starts the controller when
+// the kind is served.
 func TestDegradedController(t *testing.T) {
 	t.Parallel()
 	for _, degraded := range []bool{false, true} {

@@ -192,7 +192,8 @@ func TestModifyByNameAsksTheServer(t *testing.T) {
 	})
 }
 
-// A wait for the end of an object ends only if the server reports it absent, or the cache has shown the object before.
+// A wait for the end of an object trusts an absence only from the server. The cache counts if it has shown the object
+// before.
 func TestWaitForDeletionBehindAnOldCache(t *testing.T) {
 	t.Parallel()
 	behind(t, nil, foreign("web"), false, func(c *cluster, _ *corev1.ConfigMap) {

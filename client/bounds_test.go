@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// An own write that the watch does not deliver within the bound makes reads of that object, and lists, ask the server.
+// An own write that is missing in the watch beyond the bound makes reads of that object, and lists, ask the server.
 // This ends when the watch has caught up.
 func TestAnOverdueWriteIsReadLive(t *testing.T) {
 	t.Parallel()
@@ -84,8 +84,8 @@ func withSubdomains() apiserver.Options {
 	return o
 }
 
-// If the client cannot evaluate a field selector on a response, it asks the server for the object when the watch is
-// late. Reads show the result, also if the object has left the selector.
+// If the client cannot evaluate a field selector on a response and the watch is late, it asks the server for the
+// object. Reads show the result, also if the object has left the selector.
 func TestUnknownFieldSelectorAsksTheServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// The response to a delete is lost, and an object of the same name is created before the delete is sent again.
+// The response to a delete is lost, and an object of the same name is created before the retry.
 func TestDeleteInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

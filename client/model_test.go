@@ -29,8 +29,8 @@ type op struct {
 	n    int
 }
 
-// Reads through the client hold C1 and C2 in any order of own and foreign writes, with a watch that lags, breaks and
-// lists again. They show only states of the server, never go back, and end at the server's state.
+// Reads through the client hold C1 and C2 in any order of own and foreign writes. The watch lags, breaks and lists
+// again. Reads show only states of the server, never go back, and end at the server's state.
 func TestOverlaidReadsAgainstAModel(t *testing.T) {
 	t.Parallel()
 	kinds := []string{

@@ -292,8 +292,8 @@ func TestNilParts(t *testing.T) {
 	}
 }
 
-// TestRelisting checks that a store drops the objects that the server lacks, also those that only the response names,
-// and adds the remaining objects.
+// TestRelisting checks that a store drops objects that the server lacks, also those that only the response names. It
+// adds the remaining objects.
 func TestRelisting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// overtaken runs fn with a cache that is behind: another process has saved further positions, and the watch has not
+// overtaken runs fn with a cache that is behind. Another process has saved further positions, and the watch has not
 // delivered them.
 func overtaken(t *testing.T, before, after *flow.Position, fn func(c *cluster, live *task)) {
 	t.Helper()
@@ -101,8 +101,8 @@ func TestNewerPositionIsNotReplaced(t *testing.T) {
 	}
 }
 
-// Without a newer position the check costs no request, whatever else changes in the object and however the server
-// encodes the position.
+// Without a newer position the check costs no request. Neither other changes of the object nor the server's encoding of
+// the position matter.
 func TestSaveIsOnePatch(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {

@@ -168,8 +168,8 @@ func TestUpdateOfACachedObject(t *testing.T) {
 	})
 }
 
-// The client cannot know which fields of an object the server uses at another subresource than the status, so it always
-// sends the update.
+// The client cannot know which fields the server uses at a subresource other than the status. It therefore always sends
+// the update.
 func TestUpdateOfAnotherSubresourceIsSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -80,8 +80,8 @@ type Plain struct {
 
 func (*Plain) UnmarshalJSON([]byte) error { return nil }
 
-// BenchmarkDelivery is row O2: the cost of one event for each sync observer, from the log of the store to the end of
-// the handler. The objects are stored and decoded before. With N observers it is the cost of the Nth.
+// BenchmarkDelivery is row O2: the cost of one event for each sync observer. It starts at the log of the store and ends
+// after the handler. The objects are stored and decoded before. With N observers it is the cost of the Nth.
 func BenchmarkDelivery(b *testing.B) {
 	for _, observers := range []int{1, 100} {
 		b.Run(fmt.Sprintf("observers=%d", observers), func(b *testing.B) {

@@ -133,7 +133,7 @@ func TestMap(t *testing.T) {
 	})
 }
 
-// If two objects are mapped to the same key, the first one wins, and the second one follows when the first is deleted.
+// If two objects are mapped to the same key, the first one wins. The second one follows when the first is deleted.
 func TestMapToTheSameKey(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// BenchmarkEvents is row S3 without the wire. It is the cost of one change of a pod, from its scan to the end of a
+// BenchmarkEvents is row S3 without the wire: the cost of one change of a pod. It starts with the scan and ends after a
 // handler that reads the whole object or only the key.
 func BenchmarkEvents(b *testing.B) {
 	pods := corpus.NewPods(1, 300)

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// A history of one key that is folded at any places still satisfies W1, W2 and W3 and has the same end. At most two
+// A history of one key that is folded at any places still satisfies W1, W2 and W3. It has the same end, and at most two
 // events are pending.
 func TestFoldKeepsTheInvariants(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestSlotsComeAndGo: objects of a lost slot are not deleted, objects of a gained slot are initial, and collections
+// TestSlotsComeAndGo: objects of a lost slot are not deleted, and objects of a gained slot are initial. Collections
 // have the objects of held slots.
 func TestSlotsComeAndGo(t *testing.T) {
 	t.Parallel()

@@ -35,8 +35,8 @@ func steps(rt *rapid.T, name string, most int, kinds ...string) []step {
 	return out
 }
 
-// The last reconciliation has seen the last foreign change (C3), whatever the reconciler and other clients write and
-// whatever faults the watch has. Then the controller is idle.
+// The last reconciliation has seen the last foreign change (C3), whatever the clients write and whatever faults the
+// watch has. Then the controller is idle.
 func TestNoForeignChangeIsSwallowed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

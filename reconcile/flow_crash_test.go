@@ -148,8 +148,8 @@ func (o *outside) flow() *flow.Flow[gateway] {
 	)
 }
 
-// A process that dies at any boundary of a flow or of its undo leaves a state from which the next process resumes.
-// Nothing is made twice, and nothing is left at the end.
+// A process dies at any boundary of a flow or of its undo, and the next process resumes. Nothing is made twice, and no
+// thing remains at the end.
 func TestACrashAtEveryBoundaryOfAFlow(t *testing.T) {
 	t.Parallel()
 	crashEverywhere(t, false,

@@ -44,8 +44,8 @@ func TestTheEndOfAFlowIsSavedWhenTheServerIsBack(t *testing.T) {
 	})
 }
 
-// Status changes of steps are written with the position: one patch for each step where the fiber parks, and one for its
-// end.
+// Status changes of steps are written with the position. There is one patch for each step where the fiber parks, and
+// one for its end.
 func TestTheStatusGoesWithThePosition(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script

@@ -29,7 +29,8 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	}
 }
 
-// Objects that are added and removed without a worker, as in a process that does not lead, are not kept in the lines.
+// Objects that are added and removed without a worker are not kept in the lines. This happens in a process that does
+// not lead.
 func TestLinesKeepNoRemovedObjects(t *testing.T) {
 	t.Parallel()
 	q := newQueue()

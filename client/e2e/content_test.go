@@ -30,8 +30,8 @@ func (b *bench) annotated(name string) *corev1.Secret {
 // hiddenInJSON is part of the base64 encoding of hidden, whatever precedes it.
 const hiddenInJSON = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZ"
 
-// Dropped fields arrive over the wire and are not stored: in JSON and protobuf, from a watch list and from pages, from
-// the watch and in responses to own writes. Another store of the same secrets has all fields.
+// Dropped fields arrive over the wire and are not stored. The test covers JSON and protobuf, a watch list, pages, the
+// watch, and responses to own writes. Another store of the same secrets has all fields.
 func TestDroppedFieldsOfSecrets(t *testing.T) {
 	t.Parallel()
 	drop := store.Content{Drop: []string{"data", "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"}}

@@ -188,8 +188,8 @@ var (
 	configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 )
 
-// A write is made and read at once although only the server can evaluate the selector of the watch, and no other change
-// follows.
+// Only the server can evaluate the selector of the watch, and no other change follows. A write is still made and read
+// at once.
 func TestWritesBesideASelectorOfTheServer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

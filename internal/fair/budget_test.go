@@ -252,8 +252,8 @@ func TestBudgetOfAll(t *testing.T) {
 	})
 }
 
-// TestBudgetIsKept makes random requests. Over any time, each namespace gets at most its rate and its saved budget, and
-// in the end all requests are served.
+// TestBudgetIsKept makes random requests. Over any time, each namespace gets at most its rate and its saved budget. In
+// the end all requests are served.
 func TestBudgetIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

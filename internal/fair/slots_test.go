@@ -8,8 +8,8 @@ import (
 )
 
 // TestSlots acquires slots of random tenants in random order. No more slots are out than exist. A namespace without a
-// slot gets a free one, and so does a tenant of a namespace that may have one more. At the end nothing waits and all
-// slots are free.
+// slot gets a free one. So does a tenant of a namespace that may have one more. At the end nothing waits and all slots
+// are free.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,7 +2,7 @@ package fair
 
 import "testing"
 
-// TestTally: a key may use as much as is free, so each key leaves as much to the next one as it takes.
+// TestTally: a key may use as much as is free. Each key therefore leaves as much to the next one as it takes.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	const most = 100

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 )
 
-// TestSpans: each list has a span with its pages, and each start of a watch has one that ends long before the watch.
+// TestSpans: each list has a span with its pages. Each start of a watch has a span that ends long before the watch.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	made := spans.New()

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// An answer of another kind, or an error event without a valid status, is a protocol error, not a refusal by the
-// server.
+// An answer of another kind, or an error event without a valid status, is a protocol error. It does not count as a
+// refusal by the server.
 func TestWrongAnswers(t *testing.T) {
 	t.Parallel()
 	jsonEvent := func(object string) []byte { return []byte(`{"type":"ERROR","object":` + object + "}\n") }

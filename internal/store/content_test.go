@@ -194,8 +194,8 @@ func TestQuarantineLacksDroppedFields(t *testing.T) {
 	}
 }
 
-// An object with a list on the path of a dropped field is refused, since the field could not be cut out. Its deletion
-// is applied.
+// An object with a list on the path of a dropped field is refused, since the field cannot be cut out. Its deletion is
+// applied.
 func TestListOnThePathOfADroppedField(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{Content: store.Content{Drop: []string{"spec.items.secret"}}})
@@ -396,7 +396,7 @@ func TestAFileOfAnotherContentIsNotLoaded(t *testing.T) {
 	}
 }
 
-// The answer to an own patch may include a foreign change of a dropped field, so it does not count as an echo.
+// The answer to an own patch may include a foreign change of a dropped field. It therefore does not count as an echo.
 func TestEchoesWithDroppedFields(t *testing.T) {
 	t.Parallel()
 	k := store.Key{Namespace: "ns", Name: "a"}

@@ -10,7 +10,7 @@ import (
 // MaxLag is the lag at which a cursor is folded.
 const MaxLag = maxLag
 
-// Fold makes a cursor slow: the events that it has not taken are folded per key, down to left entries of the log.
+// Fold makes a cursor slow. It folds the pending events per key, down to left entries of the log.
 func Fold(c *Cursor, left uint64) { c.fold(left) }
 
 // Backlog returns how many log entries, and how many folded keys, are pending for a cursor.

@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// TestIndexModel adds and removes indexes at random among changes, lists and own writes, some of them while an index is
-// being added. Each index agrees with its function on the present objects.
+// TestIndexModel adds and removes indexes at random among changes, lists and own writes. Some of these happen while an
+// index is being added. Each index agrees with its function on the present objects.
 func TestIndexModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

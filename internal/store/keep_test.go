@@ -193,8 +193,8 @@ func TestKeepIsNotSaved(t *testing.T) {
 	}
 }
 
-// TestKeepRemovesFilesWithMoreContent: a cache with a directory saves no store with Keep, and deletes what earlier runs
-// have saved of the same objects, also for requests with a Transform.
+// TestKeepRemovesFilesWithMoreContent: a cache with a directory saves no store with Keep. It deletes saved files of the
+// same objects, also for requests with a Transform.
 func TestKeepRemovesFilesWithMoreContent(t *testing.T) {
 	t.Parallel()
 	for what, own := range map[string]bool{"content of the kind": false, "content of the request": true} {

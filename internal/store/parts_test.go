@@ -89,7 +89,7 @@ func (p *parts) shown() string {
 
 func (p *parts) hasOverlay() bool { r := p.pub.current(); return r.base != r.merged }
 
-// TestOverlayAlone: the merged state shows an answer until the base has it or a newer version, and hides a deleted
+// TestOverlayAlone: the merged state shows an answer until the base has it or a newer version. It hides a deleted
 // incarnation until the base has lost it.
 func TestOverlayAlone(t *testing.T) {
 	t.Parallel()
@@ -383,8 +383,8 @@ func TestWaitsAlone(t *testing.T) {
 	})
 }
 
-// TestPublisherAlone: readers are never ahead of the sequence, an edit keeps base and merged state apart only if they
-// are, and the channel is closed with the root that made the store synced.
+// TestPublisherAlone: readers are never ahead of the sequence. An edit keeps equal base and merged states equal. The
+// channel is closed with the root that made the store synced.
 func TestPublisherAlone(t *testing.T) {
 	t.Parallel()
 	p := newParts(t)
@@ -545,8 +545,7 @@ func TestIntakeAlone(t *testing.T) {
 	}
 }
 
-// TestClaimsOfFiles: a file belongs to one store at a time, and its next owner waits for the last save of the previous
-// one.
+// TestClaimsOfFiles: a file belongs to one store at a time. Its next owner waits for the last save of the previous one.
 func TestClaimsOfFiles(t *testing.T) {
 	t.Parallel()
 	var none *saver

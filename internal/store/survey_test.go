@@ -229,7 +229,7 @@ func TestBarrierWaitsForMissingChanges(t *testing.T) {
 	}
 }
 
-// An object that was created and deleted before the list of a barrier is never delivered, even if the watch sends both
+// An object that was created and deleted before the list of a barrier is never delivered. The watch may still send both
 // events later.
 func TestBarrierAfterAShortLivedObject(t *testing.T) {
 	t.Parallel()
@@ -260,7 +260,7 @@ func TestBarrierAfterAShortLivedObject(t *testing.T) {
 	})
 }
 
-// A read after a barrier does not return an own write that another client has undone, although the watch has delivered
+// A read after a barrier does not return an own write that another client has undone. The watch may have delivered
 // neither change.
 func TestBarrierAfterAnUndoneOwnWrite(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// site is the packet of these fibers: a gateway and a config map of its name, which another client marks as ready.
+// site is the packet of these fibers: a gateway and a config map of its name. Another client marks the config map as
+// ready.
 type site struct {
 	*reconcile.Task[gateway]
 	j *journal

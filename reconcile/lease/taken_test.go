@@ -105,8 +105,8 @@ func (p *process) holder() string {
 	return holder
 }
 
-// TestTaken: a process that finds that another process has held the lease begins a new term, even if the lease is free
-// again. Its old term has ended.
+// TestTaken: a process that finds that another process has held the lease begins a new term. This holds even if the
+// lease is free again. Its old term has ended.
 func TestTaken(t *testing.T) {
 	t.Parallel()
 	remove := func(p *process) { _ = p.server.Remove(leases, "a", "x") }

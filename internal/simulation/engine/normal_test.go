@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
-// Values assigned by the server are replaced wherever an object refers to them: a uid also within a text, an address
-// only as a whole value.
+// Values assigned by the server are replaced wherever an object refers to them. A uid is replaced also within a text,
+// an address only as a whole value.
 func TestNormalizerAssigned(t *testing.T) {
 	const uid = "00000000-0000-4000-8000-00000000001a"
 	object := func(kind, name string, content map[string]any) *unstructured.Unstructured {
