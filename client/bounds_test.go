@@ -21,8 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// An own write that is missing in the watch beyond the bound makes reads of that object, and lists, ask the server.
-// This ends when the watch has caught up.
+// An own write may be missing in the watch beyond the bound. Reads of that object, and lists, then ask the server until
+// the watch has caught up.
 func TestAnOverdueWriteIsReadLive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,8 +84,8 @@ func withSubdomains() apiserver.Options {
 	return o
 }
 
-// If the client cannot evaluate a field selector on a response and the watch is late, it asks the server for the
-// object. Reads show the result, also if the object has left the selector.
+// The client cannot evaluate a field selector on a response. If the watch is late, it asks the server for the object.
+// Reads show the result, also if the object has left the selector.
 func TestUnknownFieldSelectorAsksTheServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// A program writes with a clientset of client-go and reads its writes from a store at once, before the watch delivers
+// A program writes with a clientset of client-go. It reads its writes from a store at once, before the watch delivers
 // them.
 func ExampleOverlay() {
 	ctx, cancel := context.WithCancel(context.Background())

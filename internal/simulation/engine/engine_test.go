@@ -125,8 +125,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// script is a driver whose subject makes two writes. If flaky returns true, a crash after the first write and a lost
-// response to the second one lead to a wrong end.
+// script is a driver whose subject makes two writes. If flaky returns true, two faults together lead to a wrong end: a
+// crash after the first write and a lost response to the second.
 type script struct{ flaky func(seed uint64) bool }
 
 func write(n int) Moment { return Moment{Verb: "update", Object: "pods/default/a", N: n} }
