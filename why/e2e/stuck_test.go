@@ -210,7 +210,8 @@ func TestParked(t *testing.T) {
 	if _, err := pods.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c := w.expect(rt, "x", why.Parked, map[string]string{"condition": "Ready", "seen": "False, Crashing, exit 1"}).Causes[0]
+	a := w.expect(rt, "x", why.Parked, map[string]string{"condition": "Ready", "seen": "False, Crashing, exit 1"})
+	c := a.Causes[0]
 	if c.About == nil || *c.About != (why.Object{Kind: "Pod", Namespace: w.ns, Name: "web"}) {
 		t.Errorf("about %v", c.About)
 	}
