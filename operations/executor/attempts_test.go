@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestAttempts: the tries and polls of an operation that goes on are remembered with their times and statuses, the one
-// under way among them; not those of one whose first try was its last, nor those that another process has made.
+// TestAttempts: the tries and polls of an unfinished operation are remembered with their times and statuses, including
+// the current one. Operations whose first try succeeds are not remembered, nor are tries of other processes.
 func TestAttempts(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 1), make(chan struct{})
@@ -100,8 +100,8 @@ func TestAttempts(t *testing.T) {
 	b.End(job)
 }
 
-// TestAttemptsAreBounded: whatever happens, those that are remembered take no more than there is for them, of each
-// operation the last ones are, and what has ended gives way to what goes on.
+// TestAttemptsAreBounded: the remembered attempts never exceed their bounds. Each operation keeps its last attempts,
+// and ended operations are evicted before running ones.
 func TestAttemptsAreBounded(t *testing.T) {
 	t.Parallel()
 	again := webhook.Result{Verdict: webhook.Retry, StatusCode: http.StatusServiceUnavailable}
@@ -155,8 +155,8 @@ func TestAttemptsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAttemptsThatWereCutOff: what comes back after the end, cut off, keeps nothing alive; one operation after another
-// of a resource takes the room of one.
+// TestAttemptsThatWereCutOff: the result of a canceled call that arrives after the end keeps nothing in memory.
+// Successive operations of a resource share one place.
 func TestAttemptsThatWereCutOff(t *testing.T) {
 	t.Parallel()
 	again := webhook.Result{Verdict: webhook.Retry, StatusCode: http.StatusServiceUnavailable}
@@ -183,7 +183,7 @@ func TestAttemptsThatWereCutOff(t *testing.T) {
 	}
 }
 
-// TestFirstTryCostsNothing: an operation whose first try brings the outcome allocates nothing to be remembered.
+// TestFirstTryCostsNothing: an operation that ends with its first try allocates nothing for remembered attempts.
 func TestFirstTryCostsNothing(t *testing.T) {
 	if n := executor.FirstTryAllocs(); n != 0 {
 		t.Errorf("%v allocations", n)

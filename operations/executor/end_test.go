@@ -51,17 +51,17 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestCancelInEveryState cancels an operation wherever it can be, and tells what became of its calls.
+// TestCancelInEveryState cancels an operation in each state in which that is possible, and checks its calls.
 func TestCancelInEveryState(t *testing.T) {
 	async := func(s *v1alpha1.WebhookSpec) {
 		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: time.Hour}
 	}
 	tests := map[string]struct {
 		reason  string
-		hook    func(*v1alpha1.WebhookSpec) // of work; nil: it does not exist
+		hook    func(*v1alpha1.WebhookSpec) // of the webhook "work"; nil: it does not exist
 		request operations.Request
-		at      func(op *v1alpha1.Operation) bool // the state in which it is cancelled; nil: before it is picked up
-		want    string                            // reason; empty: Success
+		at      func(op *v1alpha1.Operation) bool // the state in which it is canceled; nil: before it is picked up
+		want    string                            // reason of the end; empty: Success
 		calls   map[string]int
 	}{
 		"Scheduled": {
@@ -186,7 +186,7 @@ func TestDeletedWhileItWaits(t *testing.T) {
 func TestTTLAndHistory(t *testing.T) {
 	b := setup(t)
 	b.Start(nil)
-	var want, got []string // the newest first, without the present one
+	var want, got []string // newest first, without the current one
 	for range v1alpha1.MaxHistory + 2 {
 		op := b.End(b.Schedule(operations.Request{Type: operations.Update}))
 		want = append([]string{op.EffectiveID()}, want...)

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestCatchUpInManyNamespaces: each of more namespaces than a watch of statuses holds is found to be fresh, and one
-// that comes later is, too.
+// TestCatchUpInManyNamespaces: freshness is established for more namespaces than one watch of statuses holds, and for
+// one added later.
 func TestCatchUpInManyNamespaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,8 @@ func TestCatchUpInManyNamespaces(t *testing.T) {
 	})
 }
 
-// TestFreshSlotComesAgain: what was found out of a slot, or is being found out, says nothing of it when it comes again.
+// TestFreshSlotComesAgain: earlier findings about a slot, or a search under way, say nothing about the slot when it is
+// gained again.
 func TestFreshSlotComesAgain(t *testing.T) {
 	t.Parallel()
 	f := newFreshness(shard.Layout{})

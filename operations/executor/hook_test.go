@@ -51,8 +51,8 @@ func TestWebhookStatus(t *testing.T) {
 	}
 }
 
-// TestBreakerOfPredecessor checks that an executor begins with the breakers that its predecessor has recorded: it makes
-// no call while one is open, and keeps the record.
+// TestBreakerOfPredecessor: an executor starts with the breakers that its predecessor recorded. It makes no call while
+// a breaker is open, and keeps the record.
 func TestBreakerOfPredecessor(t *testing.T) {
 	b := setup(t)
 	var calls atomic.Int32

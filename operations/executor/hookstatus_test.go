@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// webhookStore returns a store with Webhooks.
+// webhookStore returns a store that holds Webhooks.
 func webhookStore(t *testing.T, all ...*v1alpha1.Webhook) *store.Store {
 	t.Helper()
 	st := store.New(store.Options{
@@ -53,7 +53,7 @@ func aWebhook(name, version string) *v1alpha1.Webhook {
 	return w
 }
 
-// accuser is a Witness that has condemned some Webhooks.
+// accuser is a Witness with condemned Webhooks.
 type accuser struct {
 	webhook.Witness
 	condemned, settled []Condemned
@@ -64,8 +64,8 @@ func (a *accuser) Condemned() []Condemned { return a.condemned }
 func (a *accuser) Settled(c Condemned) { a.settled = append(a.settled, c) }
 
 // TestHookStatus writes the status of a marked Webhook: whether it compiles, its quarantine and its breaker. Changes
-// while a write is under way become one further write, a failed write is repeated, and a status that is up to date or
-// of another replica is not written.
+// during a write become one further write, and a failed write is repeated. A status that is up to date or belongs to
+// another replica is not written.
 func TestHookStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestHookStatus(t *testing.T) {
 			h.run(ctx)
 		}()
 		bad := store.Key{Namespace: "ns", Name: "bad"}
-		h.mark(bad, true) // elsewhere
+		h.mark(bad, true) // held by another replica
 		own.slots.Gain(own.layout().All())
 		h.mark(bad, true)
 		time.Sleep(time.Minute)

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestParallelIsIndependent has one call hang while another one is tried again and again.
+// TestParallelIsIndependent repeats one call while another call of the same operation hangs.
 func TestParallelIsIndependent(t *testing.T) {
 	b := setup(t)
 	hang, thrice := make(chan struct{}), make(chan string, 1)
@@ -70,7 +70,7 @@ func TestHungTenantDelaysNobody(t *testing.T) {
 	}
 }
 
-// TestHostileReceivers are those that want to cost time or memory, or confuse.
+// TestHostileReceivers answers as receivers do that waste time or memory, or send nonsense.
 func TestHostileReceivers(t *testing.T) {
 	tests := map[string]struct {
 		reason string
@@ -115,7 +115,7 @@ func TestHostileReceivers(t *testing.T) {
 			b := setup(t)
 			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) { tc.answer(w, r) }
 			b.Webhook("hostile", func(s *v1alpha1.WebhookSpec) {
-				if name == "Hang" { // others answer, on a machine that is busy perhaps
+				if name == "Hang" { // other receivers answer, even if the machine is slow
 					s.RequestTimeout = metav1.Duration{Duration: 300 * time.Millisecond}
 				}
 				s.Retry.MaxAttempts = 2
@@ -133,12 +133,12 @@ func TestHostileReceivers(t *testing.T) {
 	}
 }
 
-// TestSlotsAreGivenBack has calls wait for their turn that are not wanted any more when it comes.
+// TestSlotsAreGivenBack withdraws calls while they wait for their turn.
 func TestSlotsAreGivenBack(t *testing.T) {
 	tests := map[string]struct {
 		reason  string
 		request operations.Request
-		missing string // disappears while one call is under way and the other one waits
+		missing string // is deleted while one call is under way and the other one waits
 		want    map[string]int
 	}{
 		"Decided": {
@@ -171,7 +171,7 @@ func TestSlotsAreGivenBack(t *testing.T) {
 				b.Webhook(id, nil)
 			}
 			b.Start(func(o *executor.Options) { o.MaxCalls = 1 })
-			for _, id := range tc.request.Webhooks { // the first of those that are compiled gets the only place
+			for _, id := range tc.request.Webhooks { // the first one to be compiled gets the only slot
 				b.Eventually("compiled: "+id, func() bool { return b.Hook(id).Status.ObservedGeneration > 0 })
 			}
 			op := b.Schedule(tc.request)

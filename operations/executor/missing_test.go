@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// says waits until the view of the usual operation says for what it waits.
+// says waits until the view of the usual operation gives this reason to wait.
 func (b *bench) says(want string) {
 	b.T.Helper()
 	b.Eventually(fmt.Sprintf("saying %q", want), func() bool { return operations.ViewOf(b.Get()).Waiting == want })
@@ -28,8 +28,8 @@ func TestMissingWebhook(t *testing.T) {
 		reason  string
 		exist   []string
 		request operations.Request
-		missing []string // appear in this order
-		says    []string // before each of them, without the namespace
+		missing []string // created in this order
+		says    []string // reasons before each of them is created, without the namespace
 		told    int
 		outcome operations.Status
 	}{
@@ -99,8 +99,8 @@ func TestMissingWebhook(t *testing.T) {
 	}
 }
 
-// TestMissingWebhookCostsNothing holds an operation that waits for its webhook to the writes that it has anyway,
-// however often it looks, and across a restart.
+// TestMissingWebhookCostsNothing: an operation that waits for its webhook makes no extra writes, however often it
+// looks, and across a restart.
 func TestMissingWebhookCostsNothing(t *testing.T) {
 	b := setup(t)
 	op := b.Schedule(operations.Request{Webhooks: []string{"late"}})
@@ -115,7 +115,7 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	start := func() (stop func()) {
 		return b.Start(func(o *executor.Options) { o.Calls, o.Recorder = calls, recorder })
 	}
-	look := func(id string) { // a change of the object wakes it; another operation that ends shows that it was
+	look := func(id string) { // A change of the object wakes it. The end of another operation shows that it woke.
 		b.Touch(op.Name)
 		b.Webhook(id, nil)
 		if v := operations.ViewOf(
@@ -140,7 +140,7 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	if n := writes.Load(); n < 2 || n > 3 {
 		t.Errorf("%d writes in all, want 2 or 3: picked up, attempt if that is not needless, end", n)
 	}
-	// The others may be told of, too: a Webhook is watched apart from the operations, and may be seen a moment later.
+	// Other reasons may be reported, too: the watch of Webhooks may lag behind that of operations.
 	told := slices.DeleteFunc(recorder.Told(), func(e string) bool { return !strings.Contains(e, "webhook late,") })
 	if diff := cmp.Diff([]string{v1alpha1.ReasonWebhookNotFound + ": " + says}, told); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestParkedRunIsSmall: a run is one allocation, so its size is that of the class that it falls into.
+// TestParkedRunIsSmall bounds the size of a run, which is one allocation and takes a whole size class.
 func TestParkedRunIsSmall(t *testing.T) {
 	t.Parallel()
 	if got := unsafe.Sizeof(executor.Run{}); unsafe.Sizeof(uintptr(0)) == 8 && got > 192 {
@@ -24,8 +24,8 @@ func TestParkedRunIsSmall(t *testing.T) {
 	}
 }
 
-// TestWaitingOperations: what waits for its next poll has three writes behind it, none of which only repeats, and keeps
-// nothing but the place that it is parked in; the store keeps nothing of those writes once the watch has told of them.
+// TestWaitingOperations: an operation that waits for its next poll has made three writes and holds only its parked run.
+// The store drops its own writes once the watch has delivered them.
 func TestWaitingOperations(t *testing.T) {
 	const n = 3
 	b := setup(t)
@@ -38,7 +38,7 @@ func TestWaitingOperations(t *testing.T) {
 	})
 	registry := prometheus.NewRegistry()
 	r := b.Prepare(b.Config, func(o *executor.Options) {
-		o.Budget, o.Registerer = executor.Budget{Writes: 2}, registry // twenty after a rest
+		o.Budget, o.Registerer = executor.Budget{Writes: 2}, registry // a burst of twenty
 	})
 	r.Begin()
 	for i := range n {
@@ -59,8 +59,8 @@ func TestWaitingOperations(t *testing.T) {
 	}
 }
 
-// TestRunLetsGo: a run that waits for a share of its namespace, or for a write that did not succeed, keeps what it
-// needs for that and nothing besides.
+// TestRunLetsGo: a run that waits for its namespace's share or after a failed write keeps its unsaved changes. Other
+// runs keep nothing.
 func TestRunLetsGo(t *testing.T) {
 	t.Parallel()
 	if got := executor.Kept(true); got != "changes" {

@@ -18,12 +18,12 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestEndIsRecorded disturbs the write that records the end of an operation: it is made again, and nothing else is.
+// TestEndIsRecorded disturbs the write that records the end of an operation. Only that write is repeated.
 func TestEndIsRecorded(t *testing.T) {
 	touch := func(b *bench, name string) error { b.Touch(name); return nil }
 	tests := map[string]struct {
 		reason  string
-		times   int64 // that it is disturbed
+		times   int64 // how often it is disturbed
 		disturb func(b *bench, name string) error
 		gone    bool
 	}{

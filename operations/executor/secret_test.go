@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestSecretsStayHidden searches for the values of secrets in everything that the controller writes.
+// TestSecretsStayHidden searches everything that the controller writes for the values of secrets.
 func TestSecretsStayHidden(t *testing.T) {
 	b := setup(t)
 	const secret = "correct-horse-battery"
@@ -30,7 +30,7 @@ func TestSecretsStayHidden(t *testing.T) {
 			Name: "login", Namespace: b.Namespace,
 			Labels: map[string]string{v1alpha1.LabelWebhookCredentials: "true"},
 		},
-		Data: map[string][]byte{"token": []byte(secret + "\n")}, // as from a file
+		Data: map[string][]byte{"token": []byte(secret + "\n")}, // with a newline, as a file has it
 	})
 	asked := make(chan string, 1)
 	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTokensAreBounded: a namespace whose Webhooks change their audience all the time keeps no more than so many
-// tokens, and takes none of others.
+// TestTokensAreBounded: a namespace whose Webhooks keep changing their audience holds a bounded number of tokens, and
+// evicts none of others.
 func TestTokensAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// in schedules in a span of that name, which ends with it.
+// in schedules an operation in a span of that name, and ends the span.
 func (b *bench) in(made *spans.Recorder, name string, r operations.Request) *v1alpha1.Operation {
 	b.T.Helper()
 	ctx, span := made.Start(b.Ctx, name)
@@ -31,7 +31,7 @@ func (b *bench) in(made *spans.Recorder, name string, r operations.Request) *v1a
 	return caller.Schedule(r)
 }
 
-// traced has an executor make spans, also of its requests to the API server.
+// traced makes an executor record spans, also of its requests to the API server.
 func (b *bench) traced(made *spans.Recorder) func(*executor.Options) {
 	b.T.Helper()
 	calls, err := call.New(call.Options{Config: b.Config, TracerProvider: made})
@@ -42,8 +42,8 @@ func (b *bench) traced(made *spans.Recorder) func(*executor.Options) {
 	return func(o *executor.Options) { o.TracerProvider, o.Calls = made, calls }
 }
 
-// heard are the headers that the receiver is told of spans with, call by call. A 503 of it asks to wait, unless that is
-// empty, for so many seconds.
+// heard collects the trace headers of the receiver's calls, one entry for each call. A 503 asks to wait retryAfter
+// seconds, unless that is empty.
 func (b *bench) heard(retryAfter string, answer func(n int) int) func() []http.Header {
 	b.T.Helper()
 	var mu sync.Mutex
@@ -69,7 +69,7 @@ func told(h http.Header, s spans.Span) bool {
 	return h.Get("Traceparent") == "00-"+s.SpanContext().TraceID().String()+"-"+s.SpanContext().SpanID().String()+"-01"
 }
 
-// under says whether a span is below another one, however far.
+// under reports whether a span is a descendant of another one.
 func under(made *spans.Recorder, s, above spans.Span) bool {
 	for range 10 {
 		if s.Parent().SpanID() == above.SpanContext().SpanID() {
@@ -84,7 +84,8 @@ func under(made *spans.Recorder, s, above spans.Span) bool {
 	return false
 }
 
-// TestTheTraceOfAnOperation: from who has scheduled it to the receiver, with what is asked of the API server.
+// TestTheTraceOfAnOperation: one trace leads from the scheduling caller to the receiver, and includes the requests to
+// the API server.
 func TestTheTraceOfAnOperation(t *testing.T) {
 	b := setup(t)
 	heard := b.heard("", func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
@@ -95,7 +96,7 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 		Webhooks: []string{"cleanup"}, CorrelationID: "corr-1", Object: map[string]string{"secret": "hidden"},
 	})
 	got := b.End(op)
-	made.Await(t, "operation", 1) // it may be written before the flow has ended
+	made.Await(t, "operation", 1) // the write may precede the end of the flow
 	stop()
 	caller, whole, calls := made.Named("caller")[0], made.Named("operation"), made.Named("call cleanup")
 	if len(whole) != 1 || !spans.IsChild(whole[0], caller) || len(calls) != 2 {
@@ -136,12 +137,13 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 	}
 }
 
-// TestTheSpanOfAnOperationHasItsOutcome: a failed one can be found by its status, without the words of the receiver.
+// TestTheSpanOfAnOperationHasItsOutcome: a failed operation can be found by its span status, which does not contain the
+// receiver's text.
 func TestTheSpanOfAnOperationHasItsOutcome(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		answer int
-		ttl    time.Duration // the run waits for it after the end
+		ttl    time.Duration // the run waits this long after the end
 		want   map[string]string
 		status codes.Code
 	}{
@@ -199,7 +201,7 @@ func TestTheSpanOfAnOperationHasItsOutcome(t *testing.T) {
 	}
 }
 
-// TestTheTraceOverARestart: what a new process does is a trace of its own that links to the last one.
+// TestTheTraceOverARestart: a new process starts a trace of its own that links to the previous one.
 func TestTheTraceOverARestart(t *testing.T) {
 	b := setup(t)
 	heard := b.heard("60", func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
@@ -238,7 +240,7 @@ func TestTheTraceOverARestart(t *testing.T) {
 	}
 }
 
-// TestAnOperationThatIsPickedUpLateLinks to who has scheduled it, which was more than a minute ago.
+// TestAnOperationThatIsPickedUpLateLinks to the span of its caller, which ended more than a minute ago.
 func TestAnOperationThatIsPickedUpLateLinks(t *testing.T) {
 	b := setup(t)
 	b.Webhook("cleanup", nil)
@@ -256,14 +258,14 @@ func TestAnOperationThatIsPickedUpLateLinks(t *testing.T) {
 	}
 }
 
-// TestTheNextRequestHasATraceOfItsOwn, also where one run of the executor works on both.
+// TestTheNextRequestHasATraceOfItsOwn: that holds even if one run of the executor works on both requests.
 func TestTheNextRequestHasATraceOfItsOwn(t *testing.T) {
 	b := setup(t)
 	heard := b.heard("", func(int) int { return 200 })
 	b.Webhook("cleanup", nil)
 	made := spans.New()
 	stop := b.Start(b.traced(made))
-	ttl := time.Hour // so that the run waits for that
+	ttl := time.Hour // so that the run waits for the next request
 	names := []string{"first", "second"}
 	for _, name := range names {
 		b.End(b.in(made, name, operations.Request{Webhooks: []string{"cleanup"}, TTLAfterFinished: &ttl}))
@@ -284,7 +286,8 @@ func TestTheNextRequestHasATraceOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestWithoutAProvider the receiver is told of who has scheduled, unless that is long ago or nonsense.
+// TestWithoutAProvider: without a provider the receiver gets the trace of the scheduling caller, unless that is old or
+// invalid.
 func TestWithoutAProvider(t *testing.T) {
 	for _, tt := range []struct {
 		reason string
@@ -332,8 +335,9 @@ func TestWithoutAProvider(t *testing.T) {
 	}
 }
 
-// TestWhatTheOperationKeepsOfItsCaller is of the present request: one that is scheduled in no span has none.
-func TestWhatTheOperationKeepsOfItsCaller(t *testing.T) {
+// TestCallerOfTheCurrentRequest: an operation keeps only the trace of its current request. A request that is scheduled
+// in no span has none.
+func TestCallerOfTheCurrentRequest(t *testing.T) {
 	b := setup(t)
 	made := spans.New()
 	b.Start(nil)
@@ -356,7 +360,7 @@ func TestWhatTheOperationKeepsOfItsCaller(t *testing.T) {
 	}
 }
 
-// TestACallbackLinksToItsOperation: they are two traces, of which the receiver begins one.
+// TestACallbackLinksToItsOperation: a callback has a trace of its own, which the receiver starts.
 func TestACallbackLinksToItsOperation(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
@@ -391,9 +395,8 @@ func TestACallbackLinksToItsOperation(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfAnOperationThatIsNotSampled: an executor whose spans are not sampled keeps nothing that nobody
-// could look at.
-func TestNothingIsKeptOfAnOperationThatIsNotSampled(t *testing.T) {
+// TestUnsampledOperationKeepsNothing: an executor whose spans are not sampled stores no trace.
+func TestUnsampledOperationKeepsNothing(t *testing.T) {
 	b := setup(t)
 	b.Webhook("cleanup", nil)
 	made := spans.New(spans.Never())
@@ -405,8 +408,8 @@ func TestNothingIsKeptOfAnOperationThatIsNotSampled(t *testing.T) {
 	}
 }
 
-// TestAPollLinksToTheCallThatItAsksAbout, or to the poll before.
-func TestAPollLinksToTheCallThatItAsksAbout(t *testing.T) {
+// TestAPollLinksToItsCall: a poll links to the call that it asks about, or to the previous poll.
+func TestAPollLinksToItsCall(t *testing.T) {
 	b := setup(t)
 	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, path string, n int) {
 		switch {
@@ -435,7 +438,7 @@ func TestAPollLinksToTheCallThatItAsksAbout(t *testing.T) {
 	}
 }
 
-// TestNoProviderNoCost: what is done for the trace of an operation is nothing without a provider.
+// TestNoProviderNoCost: without a provider, tracing an operation allocates nothing.
 func TestNoProviderNoCost(t *testing.T) {
 	op := &v1alpha1.Operation{}
 	op.Name, op.Namespace = "app-1", "ns"

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// odd answers as receivers do that something is wrong with.
+// odd answers as faulty receivers do.
 func odd(w http.ResponseWriter, r *http.Request, path string, _ int) {
 	header := w.Header()
 	switch path {
@@ -60,7 +60,7 @@ func odd(w http.ResponseWriter, r *http.Request, path string, _ int) {
 	}
 }
 
-// TestWhyOdd makes situations of receivers, credentials and requests that are wrong in some way.
+// TestWhyOdd creates situations with faulty receivers, credentials and requests.
 func TestWhyOdd(t *testing.T) {
 	b := setup(t)
 	b.Receiver.Answer = odd

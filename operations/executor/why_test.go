@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// asking asks an executor about what is in the namespace of a test.
+// asking asks an executor about objects in the namespace of a test.
 type asking struct {
 	*bench
 	e *executor.Executor
@@ -33,7 +33,7 @@ func (a asking) object(kind, name string) why.Object {
 
 func nameOf(r operations.Resource) string { return v1alpha1.OperationName(r.Type, r.ID) }
 
-// told waits until the first cause for which the operation of a resource does not move is of a type, and returns all.
+// told waits until the first cause of a resource's operation has a type, and returns all causes.
 func (a asking) told(r operations.Resource, want why.Type) why.Answer {
 	a.T.Helper()
 	return a.toldOf(a.object("Operation", nameOf(r)), want)
@@ -57,8 +57,8 @@ func (a asking) toldOf(of why.Object, want why.Type) why.Answer {
 	}
 }
 
-// toldAll waits until the causes are of these types, in this order, and returns them. An event that wakes a flow has it
-// wait for a worker, so another cause may be there for a moment.
+// toldAll waits until the causes have these types, in this order, and returns them. An event that wakes a flow makes it
+// wait for a worker, so another cause may appear for a moment.
 func (a asking) toldAll(r operations.Resource, want ...why.Type) (got why.Answer) {
 	a.T.Helper()
 	a.Eventually(fmt.Sprint("the causes are ", want), func() bool {
@@ -68,7 +68,7 @@ func (a asking) toldAll(r operations.Resource, want ...why.Type) (got why.Answer
 	return got
 }
 
-// holds tells whether a cause says all that.
+// holds fails the test unless a cause has all of these parts.
 func (a asking) holds(c why.Cause, about string, message string, evidence ...string) {
 	a.T.Helper()
 	got := ""
@@ -95,7 +95,7 @@ func (a asking) holds(c why.Cause, about string, message string, evidence ...str
 
 func hours(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Hour} }
 
-// TestWhy makes situations of operations side by side, each in its own way, and asks for the cause of each.
+// TestWhy creates situations of operations side by side and asks for the cause of each.
 func TestWhy(t *testing.T) {
 	b := setup(t)
 	asked, open := b.gate("/hold")
@@ -236,7 +236,7 @@ func TestWhy(t *testing.T) {
 		}
 	}
 
-	// An executor that works on none of them tells the same from the objects, as far as these tell it.
+	// An executor that works on none of them gives the same causes, as far as the objects show them.
 	idle := asking{b, b.Prepare(b.Config, nil).Executor}
 	for r, want := range map[operations.Resource]why.Type{
 		app("third"): why.LockHeld, app("missing"): why.WebhookMissing, app("secret"): why.NotReleased,
@@ -249,7 +249,7 @@ func TestWhy(t *testing.T) {
 	idle.holds(idle.told(app("third"), why.LockHeld).Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second")
 }
 
-// toldThat is told for an evidence.
+// toldThat waits until the first cause has an evidence.
 func (a asking) toldThat(r operations.Resource, key, want string) (got why.Answer) {
 	a.T.Helper()
 	a.Eventually(key+"="+want, func() bool {
@@ -259,7 +259,7 @@ func (a asking) toldThat(r operations.Resource, key, want string) (got why.Answe
 	return got
 }
 
-// TestWhyShare: what a namespace has used up is told with what it is.
+// TestWhyShare: the cause of a used-up share names the share and its limit.
 func TestWhyShare(t *testing.T) {
 	for share, change := range map[string]func(*executor.Options){
 		"calls under way":  func(o *executor.Options) { o.MaxCalls = 2 },
@@ -285,7 +285,7 @@ func TestWhyShare(t *testing.T) {
 	}
 }
 
-// TestWhyWrites: an operation that cannot be written for want of its namespace's share is told to wait for that.
+// TestWhyWrites: an operation whose writes exceed its namespace's share waits for that share.
 func TestWhyWrites(t *testing.T) {
 	b := setup(t)
 	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
@@ -299,7 +299,7 @@ func TestWhyWrites(t *testing.T) {
 	a.holds(a.told(shop, why.RateLimited).Causes[0], "", "its share of writes to the API server", "share=writes")
 }
 
-// TestWhyConflict: who is always too late says so while it lasts, and not afterwards.
+// TestWhyConflict: repeated conflicts are a cause while they last, and not afterwards.
 func TestWhyConflict(t *testing.T) {
 	b := setup(t)
 	b.Webhook("next", nil)
@@ -321,7 +321,8 @@ func TestWhyConflict(t *testing.T) {
 	}
 }
 
-// TestWhyEnding: a process that is about to end says that it begins nothing more; what is deleted is told who keeps it.
+// TestWhyEnding: a process that is about to end reports that it starts nothing more. The answer about a deleted object
+// names the finalizers that keep it.
 func TestWhyEnding(t *testing.T) {
 	b := setup(t)
 	b.Webhook("next", nil)
@@ -350,7 +351,7 @@ func (b *bench) patchFinalizers(name, list string) {
 	}
 }
 
-// TestWhyServer: an API server that does not take what is to be recorded is told, and so is the queue behind it.
+// TestWhyServer: an API server that refuses writes is a cause, and so is the queue behind a blocked write.
 func TestWhyServer(t *testing.T) {
 	b := setup(t)
 	b.Webhook("next", nil)
@@ -410,22 +411,22 @@ func TestWhyServer(t *testing.T) {
 	b.End(last)
 }
 
-// elsewhere is a group of which this member holds no slot, and says who does.
-type elsewhere struct{ allShards }
+// nonHolder is a group in which this member holds no slot, and names the holder.
+type nonHolder struct{ allShards }
 
-func (elsewhere) Why(namespace string, _ types.UID) []why.Cause {
+func (nonHolder) Why(namespace string, _ types.UID) []why.Cause {
 	return []why.Cause{{Type: why.HeldBy, Message: "b has " + namespace, Advice: "Ask b."}}
 }
 
-// TestWhyElsewhere: a replica that does not hold the slot says who does, and what the object tells.
-func TestWhyElsewhere(t *testing.T) {
+// TestWhyHeldByAnotherReplica: a replica that does not hold the slot names the holder, and adds what the object shows.
+func TestWhyHeldByAnotherReplica(t *testing.T) {
 	b := setup(t)
 	b.Start(nil)
 	b.Schedule(operations.Request{Webhooks: []string{"nowhere"}})
 	b.Eventually("waiting", func() bool { return operations.ViewOf(b.Get()).Waiting != "" })
 	other := b.Prepare(b.Config, func(o *executor.Options) {
-		o.Shards = elsewhere{}
-		o.Operations = store.New(store.Options{ // of the slots that it has: none
+		o.Shards = nonHolder{}
+		o.Operations = store.New(store.Options{ // of the slots that it holds: none
 			Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true,
 		})
 	})
@@ -447,7 +448,7 @@ func TestWhyElsewhere(t *testing.T) {
 	}
 }
 
-// TestWhyQuarantined: a Webhook that is set aside, and one that cannot be used.
+// TestWhyQuarantined: the causes of a quarantined Webhook and of one that cannot be used.
 func TestWhyQuarantined(t *testing.T) {
 	b := setup(t)
 	b.Webhook("deadly", nil)
@@ -475,7 +476,7 @@ func TestWhyQuarantined(t *testing.T) {
 		"error=response.success")
 }
 
-// TestWhyDeadline: an operation that has failed for its time, and whose notification goes on.
+// TestWhyDeadline: the causes of an operation that has failed at its timeout while its notification is repeated.
 func TestWhyDeadline(t *testing.T) {
 	b := setup(t)
 	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {

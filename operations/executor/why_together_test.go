@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyTogether makes situations in which two things are wrong at once, or what was wrong has gone.
+// TestWhyTogether creates situations with two causes at once, or with a cause that has passed.
 func TestWhyTogether(t *testing.T) {
 	b := setup(t)
 	asked, open := b.gate("/hold")
@@ -143,7 +143,8 @@ func TestWhyTogether(t *testing.T) {
 	})
 	b.DeleteWebhook("nowhere")
 
-	// Nobody runs any more. One that does not know more than the objects tells the same, and what nobody does.
+	// No executor runs any more. An executor that knows only the objects gives the same causes, and adds that nothing
+	// runs.
 	schedule("four", operations.Request{Lock: []operations.Resource{{Type: "db", ID: "9"}}}, "doomed", "nowhere")
 	stop()
 	a.e = b.Prepare(b.Config, nil).Executor
