@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// lossy returns a scheduler of the same namespace that loses the answer to its first request with that method, after
-// which others go on.
+// lossy returns a scheduler of the same namespace that loses the answer to its first request with that method. others
+// runs before the loss is reported.
 func (b *bench) lossy(method string, others func()) *operations.Scheduler {
 	b.t.Helper()
 	var first sync.Once
@@ -76,8 +76,8 @@ func TestRetryWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// TestCancelReachesOneOperation has the operation that was there end, and another one follow, while its cancellation is
-// on the way.
+// TestCancelReachesOneOperation: while a cancellation is under way, its operation ends and another one replaces it. The
+// new one is not canceled.
 func TestCancelReachesOneOperation(t *testing.T) {
 	b := setup(t)
 	b.update("one")
@@ -91,8 +91,8 @@ func TestCancelReachesOneOperation(t *testing.T) {
 	}
 }
 
-// TestBusy has somebody write the Operation before each of the first writes of a request, more often than one would try
-// by chance.
+// TestBusy makes another writer change the Operation before each of the first writes of a request. There are more
+// conflicts than chance produces.
 func TestBusy(t *testing.T) {
 	b := setup(t)
 	busy := func() *operations.Scheduler {
@@ -126,9 +126,9 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestScheduleOfWhatIsDeleted has the answer to a create lost, and the Operation deleted before anybody has looked what
-// became of it.
-func TestScheduleOfWhatIsDeleted(t *testing.T) {
+// TestScheduleOfADeletedOperation loses the answer to a create, and deletes the Operation before the scheduler looks for
+// it.
+func TestScheduleOfADeletedOperation(t *testing.T) {
 	b := setup(t)
 	var lost, removed sync.Once
 	config := disturb.Config(b.config, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {

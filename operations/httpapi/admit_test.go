@@ -27,8 +27,8 @@ func TestAdmission(t *testing.T) {
 	t.Parallel()
 	denied := &Problem{Status: http.StatusForbidden, Title: "Forbidden"}
 	type result struct {
-		Asked   []string // what the Authorizer was asked for
-		Status  int      // of the refusal; 0: none
+		Asked   []string // the rights that were checked
+		Status  int      // status of the refusal; 0: none
 		Found   string   // the namespace
 		Party   fair.Party
 		Problem int // status of the other problems; 0: none

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestAllAtOnce: whatever is wrong with a request, and wherever, its caller learns all of it from one answer.
+// TestAllAtOnce: one answer names everything that is wrong with a request.
 func TestAllAtOnce(t *testing.T) {
 	a := setup(t, anonymous)
 	tests := []struct {

@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// reviewer is an API server behind a wire that counts questions, and holds those about tokens of strangers until
-// it is released.
+// reviewer is the transport of an API server. It counts reviews, and blocks those of unknown tokens until release is
+// closed.
 type reviewer struct {
 	release       chan struct{}
 	tokens, other atomic.Int64
@@ -51,7 +51,7 @@ func (v *reviewer) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// reviewed is setup with an authorizer that asks by way of the reviewer.
+// reviewed is setup with an authorizer that uses the reviewer.
 func reviewed(t *testing.T, v *reviewer) (*api, *httpapi.Kubernetes) {
 	var k *httpapi.Kubernetes
 	a := setupWith(t, func(a *api, o *httpapi.Options) {
@@ -68,7 +68,7 @@ func reviewed(t *testing.T, v *reviewer) (*api, *httpapi.Kubernetes) {
 	return a, k
 }
 
-// from asks the handler itself, as a client of that address.
+// from calls the handler directly, as a client with that address.
 func (a *api) from(address, token, path string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(a.ctx, "GET", path, nil)
 	r.RemoteAddr = address + ":1"
@@ -80,8 +80,9 @@ func (a *api) from(address, token, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestJunkTokensDelayNobody floods the server with tokens that are no good, while the API server is slow to say so.
-func TestJunkTokensDelayNobody(t *testing.T) {
+// TestJunkTokensDelayNoOtherCaller floods the server with invalid tokens while the API server is slow to refuse them. Other
+// callers are not delayed.
+func TestJunkTokensDelayNoOtherCaller(t *testing.T) {
 	v := &reviewer{release: make(chan struct{})}
 	a, k := reviewed(t, v)
 	now := &atomic.Int64{}
@@ -136,12 +137,13 @@ func TestJunkTokensDelayNobody(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreAskedOnce has one caller want to know the same many times, and what cannot be.
+// TestQuestionsAreAskedOnce: concurrent requests of one caller share one review of its token and one of its right.
+// Impossible namespaces are not reviewed.
 func TestQuestionsAreAskedOnce(t *testing.T) {
 	v := &reviewer{}
 	a, k := reviewed(t, v)
 	now := time.Now()
-	k.SetClock(func() time.Time { return now }) // answers are kept for some seconds only
+	k.SetClock(func() time.Time { return now }) // answers are kept for some seconds
 	var callers sync.WaitGroup
 	for range 100 {
 		callers.Go(func() {
@@ -162,14 +164,14 @@ func TestQuestionsAreAskedOnce(t *testing.T) {
 	}
 }
 
-// TestLateQuestionIsNotAsked: who has found nothing remembered looks once more when it is its turn to ask.
+// TestLateQuestionIsNotAsked: a caller without a remembered answer looks again at its turn, before it asks.
 func TestLateQuestionIsNotAsked(t *testing.T) {
 	v := &reviewer{}
 	a, k := reviewed(t, v)
 	var looked atomic.Bool
-	now := time.Now() // answers are kept for some seconds only
+	now := time.Now() // answers are kept for some seconds
 	k.SetClock(func() time.Time {
-		if !looked.Swap(true) { // another caller asks, and is answered, between the look and the question
+		if !looked.Swap(true) { // another caller gets the answer between the lookup and the request
 			a.from("10.0.0.2", a.tokens["reader"], "/operations")
 		}
 		return now

@@ -55,7 +55,7 @@ func TestSchedule(t *testing.T) {
 	}
 	conflict := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k2")
 	var p httpapi.Problem
-	_ = json.Unmarshal([]byte(conflict.body), &p) // checked by do
+	_ = json.Unmarshal([]byte(conflict.body), &p) // do has checked it
 	if conflict.status != http.StatusConflict || p.OperationID != "k1" || p.Running == nil {
 		t.Errorf("while it runs: %+v", conflict)
 	}
@@ -65,7 +65,7 @@ func TestSchedule(t *testing.T) {
 		old.header.Get("Retry-After") != "" {
 		t.Errorf("the same key after the end: %+v", old)
 	}
-	// The watch, which may be late, shows the end before the next one is scheduled.
+	// The watch may lag, so wait until it shows the end before scheduling the next operation.
 	a.eventually(func() bool {
 		return strings.Contains(a.do("", "GET", "/operations?status=FAILED", "").body, `"operationID":"k1"`)
 	})
@@ -73,7 +73,7 @@ func TestSchedule(t *testing.T) {
 	if next.status != http.StatusAccepted {
 		t.Fatalf("after the end: %+v", next)
 	}
-	// At once, though the watch may still show the end of the one before.
+	// At once, although the watch may still show the end of the previous operation.
 	if shown := a.view(a.do("", "GET", "/operations/app/1", "")); shown.OperationID != "k2" ||
 		shown.Status != operations.InProgress {
 		t.Errorf("the outcome of the operation before was shown: %+v", shown)
@@ -168,7 +168,7 @@ func TestBadRequests(t *testing.T) {
 	if got := a.do("", "POST", "/operations/app/9", ""); got.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("405 does not say what is allowed: %v", got.header)
 	}
-	// The malformed ones have not used up the token.
+	// Malformed reports have not used up the token.
 	if got := a.do("", "POST", "/callbacks/good",
 		`{"status":"SUCCEEDED","error":"but no"}`); got.status != http.StatusNoContent {
 		t.Errorf("callback: %+v", got)
@@ -277,7 +277,7 @@ func TestLocks(t *testing.T) {
 func TestEvents(t *testing.T) {
 	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.MaxStreams = 1 })
 	a.do("", "POST", "/operations", deletion)
-	soon, cancel := context.WithTimeout(a.ctx, 10*time.Second) // before the heartbeat, at which it looks anyway
+	soon, cancel := context.WithTimeout(a.ctx, 10*time.Second) // before the heartbeat, which checks in any case
 	defer cancel()
 	req, err := http.NewRequestWithContext(soon, "GET", a.url+"/operations/app/1/events", nil)
 	if err != nil {
@@ -306,8 +306,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestOpenAPI holds the document to the handler: every path and method answers, and nothing that is answered has other
-// fields.
+// TestOpenAPI compares the document with the handler: all paths and methods exist, and answers have no other fields.
 func TestOpenAPI(t *testing.T) {
 	a := setup(t, anonymous)
 	var doc struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// serveTLS serves pages by TLS as the controller does, and returns where.
+// serveTLS serves pages with TLS as the controller does, and returns their URL.
 func serveTLS(t *testing.T, pages http.Handler, config *tls.Config) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed by Run
@@ -40,7 +40,7 @@ func serveTLS(t *testing.T, pages http.Handler, config *tls.Config) string {
 	return "https://" + listener.Addr().String()
 }
 
-// asked sends a GET with headers, each with all its values as they are, and returns the status and the answer.
+// asked sends a GET with exactly these headers, and returns the status and the body.
 func (a *api) asked(client *http.Client, url string, headers http.Header) (int, string) {
 	a.t.Helper()
 	r, err := http.NewRequestWithContext(a.ctx, http.MethodGet, url, nil)
@@ -60,8 +60,8 @@ func (a *api) asked(client *http.Client, url string, headers http.Header) (int, 
 	return resp.StatusCode, string(said)
 }
 
-// TestProxy: a header names the user where the proxy has shown a good certificate of the CA and a name that is
-// believed; everywhere else it is as if it was not there.
+// TestProxy: a header names the user only if the proxy has shown a certificate of the CA with a trusted name. Otherwise
+// the header is ignored.
 func TestProxy(t *testing.T) {
 	a := setup(t, nil)
 	a.users.bind("reader", "Alice", ":operators")
@@ -141,7 +141,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestProxyPlain: without TLS nobody can have shown a certificate.
+// TestProxyPlain: without TLS there is no certificate, so the headers are ignored.
 func TestProxyPlain(t *testing.T) {
 	a := setup(t, nil)
 	a.users.bind("reader", "alice")
@@ -155,7 +155,7 @@ func TestProxyPlain(t *testing.T) {
 	}
 	server := &http.Server{Handler: proxy.Handler(a.handler), ReadHeaderTimeout: time.Minute}
 	var running sync.WaitGroup
-	running.Go(func() { _ = server.Serve(listener) }) // it ends when it is closed
+	running.Go(func() { _ = server.Serve(listener) }) // returns when it is closed
 	t.Cleanup(func() { _ = server.Close(); running.Wait() })
 	if status, said := a.asked(servetest.NewAuthority(t, "any").Client(t, nil),
 		"http://"+listener.Addr().String()+"/operations",
@@ -164,7 +164,7 @@ func TestProxyPlain(t *testing.T) {
 	}
 }
 
-// TestProxyUser: what pages are told of the user, and that the headers do not come by.
+// TestProxyUser: pages get the user of the headers, and the headers themselves are removed.
 func TestProxyUser(t *testing.T) {
 	t.Parallel()
 	ca := servetest.NewAuthority(t, "front")
@@ -231,7 +231,7 @@ func TestProxyUser(t *testing.T) {
 	}
 }
 
-// TestProxyCrossSite: what a page of another site sends through a proxy that knows its reader changes nothing.
+// TestProxyCrossSite: requests of another site's page through a proxy with a signed-in reader change nothing.
 func TestProxyCrossSite(t *testing.T) {
 	t.Parallel()
 	ca := servetest.NewAuthority(t, "front")
@@ -251,7 +251,7 @@ func TestProxyCrossSite(t *testing.T) {
 		{http.MethodPost, http.Header{"Sec-Fetch-Site": {"cross-site"}}, http.StatusForbidden},
 		{http.MethodPost, http.Header{"Origin": {"https://evil.example"}}, http.StatusForbidden},
 		{http.MethodPost, http.Header{"Sec-Fetch-Site": {"same-origin"}}, http.StatusAccepted},
-		{http.MethodPost, http.Header{}, http.StatusAccepted}, // no browser
+		{http.MethodPost, http.Header{}, http.StatusAccepted}, // not from a browser
 		{http.MethodGet, http.Header{"Sec-Fetch-Site": {"cross-site"}}, http.StatusAccepted},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), tc.method, at+"/operations", nil)
@@ -271,8 +271,8 @@ func TestProxyCrossSite(t *testing.T) {
 	}
 }
 
-// TestProxyCA: another CA in the file takes the place of the one before, nonsense does not, and a certificate that has
-// expired counts no more on a connection that was made before.
+// TestProxyCA: a new CA in the file replaces the old one, and an invalid file does not. An expired certificate stops
+// counting on existing connections, too.
 func TestProxyCA(t *testing.T) {
 	t.Parallel()
 	first, second := servetest.NewAuthority(t, "first"), servetest.NewAuthority(t, "second")

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestRefused: an API server answers with 403 also where no right is missing, as its admission does.
+// TestRefused: an API server also answers with 403 if no right is missing, for instance in admission.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	const user = `User "system:serviceaccount:fairlead:controller"`

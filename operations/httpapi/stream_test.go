@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestStreamOfLostRight: a stream ends within a minute after its caller may no longer get what it shows.
+// TestStreamOfLostRight: a stream ends within a minute after its caller loses the right to get the operation.
 func TestStreamOfLostRight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestThrottled has an API server refuse the requests of the HTTP API as its priority and fairness does: without a
+// TestThrottled makes an API server refuse the requests of the HTTP API as its priority and fairness does: without a
 // Status.
 func TestThrottled(t *testing.T) {
 	a := setupWith(t, func(a *api, o *httpapi.Options) {
@@ -37,7 +37,7 @@ func TestThrottled(t *testing.T) {
 				}, nil
 			})
 		})
-		// As good as no retries, which have their own tests.
+		// Almost no retries, which have tests of their own.
 		calls, err := call.New(call.Options{Config: config, Budget: &call.Budget{PerSecond: 1e-9, Ratio: -1, Burst: 1e-9}})
 		if err != nil {
 			t.Fatal(err)

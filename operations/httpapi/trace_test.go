@@ -17,7 +17,7 @@ import (
 
 const callerTrace = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
 
-// kept returns what the Operation app/1 keeps of the trace of its caller.
+// kept returns the trace of the caller that the Operation app/1 stores.
 func (a *api) kept() (parent, state string) {
 	a.t.Helper()
 	scheduler, err := operations.NewScheduler(operations.Options{
@@ -34,7 +34,8 @@ func (a *api) kept() (parent, state string) {
 	return op.Annotations[v1alpha1.AnnotationTraceParent], op.Annotations[v1alpha1.AnnotationTraceState]
 }
 
-// TestTheTraceOfTheCaller goes on in what is scheduled: itself without a provider, with one below it.
+// TestTheTraceOfTheCaller: a scheduled operation stores the caller's trace. With a provider it stores a span below that
+// of the caller.
 func TestTheTraceOfTheCaller(t *testing.T) {
 	t.Run("without a provider", func(t *testing.T) {
 		a := setup(t, anonymous)
@@ -68,7 +69,8 @@ func TestTheTraceOfTheCaller(t *testing.T) {
 	})
 }
 
-// TestTheSpansOfRequests: one for each but for event streams, named by route, without what callers name or send.
+// TestTheSpansOfRequests: each request except an event stream has a span. The span is named by route and has no data of
+// the caller.
 func TestTheSpansOfRequests(t *testing.T) {
 	made := spans.New()
 	a := setup(t, func(o *httpapi.Options) { o.TracerProvider = made })
@@ -126,7 +128,7 @@ func TestTheSpansOfRequests(t *testing.T) {
 	}
 }
 
-// TestNoProviderNoCost: a request that tells of no trace costs nothing more.
+// TestNoProviderNoCost: a request without a trace causes no extra allocations.
 func TestNoProviderNoCost(t *testing.T) {
 	plain := httpapi.TracedAllocs(nil)
 	if plain != 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestVerbs: nobody changes or learns by one right what takes another one.
+// TestVerbs: no right permits a caller to change or read what requires another right.
 func TestVerbs(t *testing.T) {
 	a := setup(t, nil)
 	a.user("creator", []string{"create"})
@@ -35,11 +35,11 @@ func TestVerbs(t *testing.T) {
 	}
 	running("app-1")
 
-	// The running one.
+	// The running operation.
 	for user, shown := range map[string]bool{"creator": false, "writer": false, "watcher": true, "all": true} {
 		got := a.do(user, "POST", "/operations", deletion, "Idempotency-Key", "mine")
 		var p httpapi.Problem
-		_ = json.Unmarshal([]byte(got.body), &p) // checked by do
+		_ = json.Unmarshal([]byte(got.body), &p) // do has checked it
 		named := strings.Contains(got.body, "theirs") || strings.Contains(got.body, secret) || p.OperationID != "" ||
 			p.Running != nil
 		if got.status != http.StatusConflict || named != shown || p.Title != "Another operation is in progress" {
@@ -47,7 +47,7 @@ func TestVerbs(t *testing.T) {
 		}
 	}
 
-	// A request that is sent again.
+	// A repeated request.
 	for user, shown := range map[string]bool{"creator": false, "watcher": true} {
 		got := a.do(user, "POST", "/operations", deletion, "Idempotency-Key", "theirs")
 		v := a.view(got)
@@ -71,7 +71,7 @@ func TestVerbs(t *testing.T) {
 		t.Errorf("cancelled by who may get: %+v", got)
 	}
 
-	// The one that has ended.
+	// The ended operation.
 	a.setStatus("app-1", func(s *v1alpha1.OperationStatus) {
 		s.Phase = v1alpha1.PhaseFailed
 		s.Conditions = []metav1.Condition{{
@@ -101,7 +101,7 @@ func TestVerbs(t *testing.T) {
 		"mine"); got.status != http.StatusAccepted || a.view(got).OperationID != "mine" {
 		t.Errorf("who may update does not replace: %+v", got)
 	}
-	// In history now; what is told of it needs the right all the same.
+	// It is in the history now, which requires the same right.
 	a.setStatus("app-1", func(s *v1alpha1.OperationStatus) {
 		s.Phase = v1alpha1.PhaseSuccess
 		s.History = []v1alpha1.FinishedOperation{
@@ -118,7 +118,7 @@ func TestVerbs(t *testing.T) {
 	if diff := cmp.Diff([]operations.Status{operations.InProgress, operations.Failed}, got); diff != "" {
 		t.Errorf("a request of long before (-want +got):\n%s", diff)
 	}
-	// Nothing else is shown to them either.
+	// No other request shows it to them.
 	for _, request := range [][2]string{
 		{"GET", "/operations"},
 		{"GET", "/operations/app/1"},

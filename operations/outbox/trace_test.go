@@ -14,7 +14,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// TestSpans: each delivery has one, in which Deliver is called, and which tells what came of it and no words of it.
+// TestSpans: each delivery has a span, in which Deliver is called. The span has the outcome and no text of the error.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
@@ -59,7 +59,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestNoSpans: without a provider a delivery allocates nothing for them.
+// TestNoSpans: without a provider, a delivery allocates nothing for spans.
 func TestNoSpans(t *testing.T) {
 	deliver := func(tracing bool) float64 {
 		r := &Relay{Outbox: &Outbox{}, Deliver: func(context.Context, Entry) error { return nil }}

@@ -32,7 +32,7 @@ const (
 	keyB = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 )
 
-// recorder is an endpoint that keeps the headers of its requests.
+// recorder is an endpoint that records the headers of its requests.
 type recorder struct {
 	*httptest.Server
 	headers chan http.Header
@@ -239,7 +239,7 @@ func TestOAuth2Renewal(t *testing.T) {
 	}
 }
 
-// TestOAuth2OtherTokens: a token that is no bearer token is never sent, also not by later tries.
+// TestOAuth2OtherTokens: a token of another type than bearer is never sent, not even by later tries.
 func TestOAuth2OtherTokens(t *testing.T) {
 	t.Parallel()
 	tokenURL := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -260,7 +260,7 @@ func TestOAuth2OtherTokens(t *testing.T) {
 	}
 }
 
-// TestOAuth2OneFetch: callers at the same time share one request for a token.
+// TestOAuth2OneFetch: concurrent callers share one request for a token.
 func TestOAuth2OneFetch(t *testing.T) {
 	t.Parallel()
 	tokenURL, granted := tokenServer(t, 3600)
@@ -354,7 +354,7 @@ func TestServiceAccountToken(t *testing.T) {
 	}
 }
 
-// TestForeignPoll: what authenticates goes to the origin of the request and to hosts that the definition names.
+// TestForeignPoll: credentials go only to the origin of the request and to hosts that the definition names.
 func TestForeignPoll(t *testing.T) {
 	t.Parallel()
 	home, foreign := record(t, nil), record(t, nil)
@@ -407,7 +407,7 @@ func TestForeignPoll(t *testing.T) {
 	}
 }
 
-// TestEchoedSecrets: a receiver that sends back all it got, in any spelling, gets nothing into a result.
+// TestEchoedSecrets: if a receiver echoes the request in any spelling, no secret gets into a result.
 func TestEchoedSecrets(t *testing.T) {
 	t.Parallel()
 	const password = `p@ss/wo"rd+1`
@@ -427,7 +427,7 @@ func TestEchoedSecrets(t *testing.T) {
 			case "json":
 				w.WriteHeader(400)
 				json.NewEncoder(w).Encode(map[string]string{"error": all})
-			case "escaped": // only parsing shows what it is
+			case "escaped": // found only after parsing
 				w.WriteHeader(400)
 				io.WriteString(w, `{"error":"`)
 				for _, c := range password {

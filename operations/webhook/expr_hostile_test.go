@@ -15,11 +15,11 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// most is what one expression may allocate, compiled or evaluated: far above what it is allowed to take, far below what
-// these would.
+// most bounds the allocations of compiling or evaluating one expression, in bytes. It lies far above the allowed cost,
+// and far below the cost of these expressions without bounds.
 const most = 96 << 20
 
-// allocated is what the whole process allocates while f runs: a test that asks for it runs alone.
+// allocated returns the bytes that the whole process allocates while f runs. Its callers must run alone.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -129,7 +129,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got webhook.Result
-			synctest.Test(t, func(t *testing.T) { // so that the price ends it, however slow the machine is, and never the clock
+			synctest.Test(t, func(t *testing.T) { // fake time, so that the cost limit stops it on any machine, and never the clock
 				if used := allocated(func() { got = w.JudgeCall(200, long) }); used > most {
 					t.Errorf("it took %d MB", used>>20)
 				}
@@ -158,7 +158,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 	}
 }
 
-// TestHostileSearches has a text looked for of which nearly all is at every place of the other one: it used to take a
+// TestHostileSearches searches for a text that matches almost completely at every position. A naive search takes a
 // minute.
 func TestHostileSearches(t *testing.T) {
 	t.Parallel()
@@ -212,7 +212,7 @@ func TestSearches(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					want := "" // an expression that fails has no error text
+					want := "" // a failing expression has no error text
 					if out, _, err := theirs.Eval(map[string]any{"response": map[string]any{"body": body}}); err == nil {
 						want = fmt.Sprint(out.Value())
 					}
@@ -225,7 +225,7 @@ func TestSearches(t *testing.T) {
 	}
 }
 
-// TestHonestExpressions is what the bounds must leave alone.
+// TestHonestExpressions evaluates expressions that the bounds must permit.
 func TestHonestExpressions(t *testing.T) {
 	t.Parallel()
 	items := make([]string, 5000)
@@ -260,8 +260,7 @@ func TestHonestExpressions(t *testing.T) {
 	}
 }
 
-// FuzzExpression compiles whatever comes, and judges an answer by what compiles: neither takes more memory than is
-// meant for it.
+// FuzzExpression compiles arbitrary sources and evaluates those that compile. Neither takes more memory than allowed.
 func FuzzExpression(f *testing.F) {
 	for _, source := range []string{
 		`response.body.list.map(a, [a, a]).exists(a, a == [a[0], a[1]])`,

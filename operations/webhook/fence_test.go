@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestFence: without leave no request goes out, neither to the receiver nor for a token, and nothing is judged or held
-// against the endpoint.
+// TestFence: without a permit of the fence no request is sent, neither to the receiver nor for a token. The endpoint's
+// breaker does not count such calls.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	var requests, leave atomic.Int32

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// raw serves each connection with f after the head of the request was read.
+// raw serves each connection with f after it has read the head of the request.
 func raw(t *testing.T, f func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func TestHostileReceivers(t *testing.T) {
 		serve   func(net.Conn)
 		verdict webhook.Verdict
 		status  int
-		message string // part of it
+		message string // part of the message
 		check   func(*testing.T, webhook.Result)
 	}{
 		{reason: "hangs", serve: untilClosed, verdict: webhook.Retry, message: "no answer within 100ms"},

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestLongAnswersTakeTurns has the endpoints of a namespace begin as many long answers as can be in memory, and never
-// end them. Another namespace has its own read all the same, at the cost of one of those.
+// TestLongAnswersTakeTurns starts as many endless long answers of one namespace as fit into memory. Answers of another
+// namespace are still read, at the cost of one of those.
 func TestLongAnswersTakeTurns(t *testing.T) {
 	t.Parallel()
 	const most = 32 // as in definition.go
@@ -21,7 +21,7 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 		if r.URL.Path == "/short" {
 			return
 		}
-		_, _ = io.WriteString(w, `"`+strings.Repeat("x", 128<<10)) // more than is read without a place
+		_, _ = io.WriteString(w, `"`+strings.Repeat("x", 128<<10)) // more than is read without a slot
 		if r.URL.Path == "/endless" {
 			_ = http.NewResponseController(w).Flush()
 			begun <- struct{}{}
@@ -55,7 +55,7 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 			t.Fatalf("%d answers have a place, want %d", client.LongAnswers("hostile"), most)
 		}
 	}
-	// All places are taken, so one more answer of the same namespace waits until its try times out.
+	// All slots are taken, so one more answer of the same namespace waits until its try times out.
 	if res := permit(t, client, hook("hostile", "/long", 100*time.Millisecond)).Call(t.Context(),
 		aCall()); res.Verdict != webhook.Retry {
 		t.Errorf("one too many is read at once: %+v", res)
@@ -89,8 +89,8 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersAreNotParsed counts what judging an answer of very many values takes: fifty times its length, were it
-// parsed.
+// TestLargeAnswersAreNotParsed bounds the memory for judging an answer of very many values. Parsing takes fifty times
+// its length.
 func TestLargeAnswersAreNotParsed(t *testing.T) {
 	body := "[" + strings.Repeat(`{"":0},`, webhook.MaxBody/7-1) + "0]"
 	w := compile(t, webhook.Definition{

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// TestResponseLimiter plays namespaces that come and go as they like. There are never more answers than slots, and in
-// the end nothing remains.
+// TestResponseLimiter acquires and releases slots of random namespaces. There are never more answers than slots, and no
+// state remains at the end.
 func TestResponseLimiter(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, play uint64) {

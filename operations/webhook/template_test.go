@@ -167,7 +167,7 @@ func TestRenderURL(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason, source, value string
-		want                  string // empty: refused
+		want                  string // empty: an error
 	}{
 		{"path", "https://x.example/a/{{.Resource}}", "b c?d#e", "https://x.example/a/b%20c%3Fd%23e"},
 		{"path with slashes", "https://x.example/a/{{.Resource}}", "b/c", "https://x.example/a/b%2Fc"},
@@ -295,7 +295,7 @@ func TestRenderConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzJSONBody: whatever a value is, it stays one value.
+// FuzzJSONBody: every value stays one JSON value.
 func FuzzJSONBody(f *testing.F) {
 	for _, seed := range []string{"x", `"`, `\`, `1,"admin":true`, "\u2028\x00", `","admin":"`, "{}", "\xff"} {
 		f.Add(seed)
@@ -320,7 +320,7 @@ func FuzzJSONBody(f *testing.F) {
 	})
 }
 
-// FuzzURL: whatever a value is, the host stays and the query keeps its parameters.
+// FuzzURL: no value changes the host or the query parameters.
 func FuzzURL(f *testing.F) {
 	for _, seed := range []string{"x", "@evil", "?a=b", "#", "/../", "//evil", "\\evil", "%2f", "&b=2"} {
 		f.Add(seed)
@@ -348,7 +348,7 @@ func FuzzURL(f *testing.F) {
 	})
 }
 
-// FuzzTemplate: no template source and no value brings the renderer down.
+// FuzzTemplate: no template source and no value makes the renderer panic.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{
 		"{{.Resource}}", "{{range 9}}{{.}}{{end}}",
@@ -369,8 +369,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// TestHostileTemplates counts what the templates of one call may have evaluated together: the same for one as for
-// sixty-four.
+// TestHostileTemplates bounds the evaluation of all templates of one call together. The bound is the same for one
+// template and for sixty-four.
 func TestHostileTemplates(t *testing.T) {
 	t.Parallel()
 	call := aCall()

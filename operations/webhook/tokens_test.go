@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestTokens: a token is fetched once for all concurrent callers, kept until its renewal, and fetched again only for
-// other inputs or after a refusal. A failed fetch leaves no token.
+// TestTokens: concurrent callers share one fetch of a token, which is kept until its renewal. It is fetched again only
+// for other inputs or after a refusal. A failed fetch leaves no token.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -289,8 +289,7 @@ func TestOperationUpdate(t *testing.T) {
 	}
 }
 
-// A request of the greatest size can still be cancelled: comparing it costs less than the budget that rules have at run
-// time.
+// A request of the greatest size can still be canceled: comparing it costs less than the API server's budget for rules.
 func TestOperationOfGreatestSizeIsWithinBudget(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, v1alpha1.KindOperation)
@@ -313,8 +312,8 @@ func TestOperationOfGreatestSizeIsWithinBudget(t *testing.T) {
 	check(t, a.update(t.Context(), obj, old), "")
 }
 
-// Every field of spec is held while an operation is in progress, also those that are added one day, alone and together
-// with cancellation.
+// All fields of spec are immutable while an operation is in progress, alone and together with a cancellation. The test
+// covers fields added later.
 func TestOperationEveryFieldIsLocked(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, v1alpha1.KindOperation)

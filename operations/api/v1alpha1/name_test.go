@@ -43,7 +43,7 @@ func TestOperationName(t *testing.T) {
 	}
 }
 
-// The names are stored in clusters: another hash in another release would let a second Operation of a resource be made.
+// Clusters store these names. A release with another hash would permit a second Operation of a resource.
 func TestOperationNameNeverChanges(t *testing.T) {
 	t.Parallel()
 	if got, want := OperationName("Application", "7D44"),
@@ -52,8 +52,7 @@ func TestOperationNameNeverChanges(t *testing.T) {
 	}
 }
 
-// part draws texts that come close to each other: few letters, dashes, dots, case, and whole names and hashes of
-// others.
+// part draws texts that are close to each other: few letters, dashes, dots, case, and complete names and hashes.
 func part() *rapid.Generator[string] {
 	piece := rapid.OneOf(
 		rapid.SampledFrom([]string{"a", "b", "A", "B", "-", ".", "0", "/", "ä", "", "a-b", "a.b"}),
@@ -68,8 +67,8 @@ func part() *rapid.Generator[string] {
 	})
 }
 
-// Two resources never share a name, and every name is valid: checked over all pairs of many resources drawn together,
-// so that plain names meet hashed ones.
+// No two resources share a name, and every name is valid. The test compares all pairs of many resources, so that plain
+// names meet hashed ones.
 func TestOperationNameIsInjective(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

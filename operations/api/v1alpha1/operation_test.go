@@ -78,8 +78,8 @@ func TestOperationDeadline(t *testing.T) {
 	}
 }
 
-// TestNoTimeIsLost: whenever within its second an object was made, and whoever has made it, an operation has all the
-// time it asks for.
+// TestNoTimeIsLost: an operation has all of its time. That holds for each moment of the second in which it was created,
+// and for each creator.
 func TestNoTimeIsLost(t *testing.T) {
 	t.Parallel()
 	second := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -88,7 +88,7 @@ func TestNoTimeIsLost(t *testing.T) {
 		reason      string
 		initialized time.Time // when it was picked up
 		annotation  string
-		before      time.Time // the end of the operation before
+		before      time.Time // the end of the previous operation
 		scheduled   time.Time
 		deadline    time.Time
 	}{

@@ -22,8 +22,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/install"
 )
 
-// TestOldCRD runs with a CustomResourceDefinition that does not know the field of the key: no call is made, and
-// everybody is told why. When it is updated the operation goes on, and it can be cancelled before.
+// TestOldCRD runs with a CustomResourceDefinition without the field of the key. No call is made, and the operation,
+// events and logs give the reason. After an update of the definition the operation continues. It can be canceled
+// before.
 func TestOldCRD(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
@@ -51,7 +52,7 @@ func TestOldCRD(t *testing.T) {
 	b.Receiver.Answer = func(http.ResponseWriter, *http.Request, string, int) { calls.Add(1) }
 	b.Webhook("work", nil)
 	told, log := &operationbed.Warnings{}, &testlog.Book{}
-	b.Eventually("pruned", func() bool { // the server takes a moment
+	b.Eventually("pruned", func() bool { // the server applies it after a moment
 		op := b.Schedule(operations.Request{
 			ID:       uuid.NewString(),
 			Resource: operations.Resource{Type: "app", ID: uuid.NewString()},

@@ -60,7 +60,7 @@ func TestServiceAccountToken(t *testing.T) {
 	}
 }
 
-// TestForbidden checks that an executor that lacks a right says which.
+// TestForbidden: an executor names the right that it lacks.
 func TestForbidden(t *testing.T) {
 	b := setup(t)
 	b.Webhook("next", nil)

@@ -65,7 +65,7 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// TestAudiences: a token is good for whom it was made.
+// TestAudiences: a token is accepted only for the audiences for which it was issued.
 func TestAudiences(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason    string

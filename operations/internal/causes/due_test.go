@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/record"
 )
 
-// TestDueIsWhatIsDecided: the calls that the explanation of an operation speaks of are those that the executor makes,
-// or that it waits for, in every state of an operation.
+// TestDueIsWhatIsDecided: the explanation of an operation names the same calls that the executor makes or waits for, in
+// every state.
 func TestDueIsWhatIsDecided(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)

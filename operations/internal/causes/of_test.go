@@ -18,12 +18,12 @@ var (
 	now     = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	created = now.Add(-time.Hour)
 	later   = now.Add(time.Minute)
-	limit   = created.Add(2*time.Hour + time.Second) // of which the creation may have been any moment of its second
+	limit   = created.Add(2*time.Hour + time.Second) // counted from the end of the second in which it was created
 )
 
 func at(t time.Time) *metav1.MicroTime { return new(metav1.NewMicroTime(t)) }
 
-// running is an operation that was picked up and has a call, which change says more of.
+// running returns an operation that was picked up and has a call. change adds details.
 func running(change func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus)) *v1alpha1.Operation {
 	op := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "prod", Name: "application-shop", UID: "u", CreationTimestamp: metav1.NewTime(created),
@@ -58,10 +58,10 @@ func failed(op *v1alpha1.Operation, reason, message string) {
 	}
 }
 
-// edited knows a generation of the Webhooks.
+// edited is the knowledge of a generation of the Webhooks.
 var edited = causes.Known{Generation: func(string) int64 { return 3 }}
 
-// TestOf: what the object tells.
+// TestOf derives causes from the object.
 func TestOf(t *testing.T) {
 	t.Parallel()
 	hook := causes.WebhookObject("prod", "cleanup")
@@ -69,8 +69,8 @@ func TestOf(t *testing.T) {
 		reason string
 		op     *v1alpha1.Operation
 		known  causes.Known
-		advice string      // that of the first cause begins so
-		want   []why.Cause // type, times, evidence by the keys given here, about, progress; of the message what is given
+		advice string      // prefix of the first cause's advice
+		want   []why.Cause // type, times, evidence of the keys given here, about, progress; a part of the message
 	}{
 		"Succeeded": {
 			reason: "What has ended is not stuck.",
@@ -483,7 +483,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestKnown: who makes the calls knows when each was begun, and that one is not under way that looks so.
+// TestKnown: the replica that makes the calls knows when each was started, and that a call in the record is not under
+// way.
 func TestKnown(t *testing.T) {
 	t.Parallel()
 	op := running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.RetriesCount = 3 })
@@ -511,7 +512,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestBlamed: of the calls that have failed it is the first one that is named; the others were cut off by it.
+// TestBlamed: the call that failed first is named, since its failure canceled the others.
 func TestBlamed(t *testing.T) {
 	t.Parallel()
 	for reason, first := range map[string]time.Time{"before": now.Add(-time.Second), "with it": now} {

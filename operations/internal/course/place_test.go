@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// placed returns an operation. One that is picked up has the place at which it was, whatever was written to it since.
+// placed returns an operation. accepted is its place once it is picked up, whatever its version.
 func placed(name, accepted, version string) *v1alpha1.Operation {
 	op := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 	op.Spec.OperationID = "id"
@@ -37,7 +37,7 @@ func TestComesBefore(t *testing.T) {
 	}
 }
 
-// TestOneOrder checks that of two operations exactly one goes first, and that no three of them wait for each other.
+// TestOneOrder: of two operations exactly one comes first, and no three of them wait for each other.
 func TestOneOrder(t *testing.T) {
 	t.Parallel()
 	operations := rapid.Custom(func(t *rapid.T) *v1alpha1.Operation {
