@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// However a budget is set, it lets no more retries pass than its burst and what comes in while they wait.
+// No budget permits more retries than its burst and the tokens that arrive while they wait.
 func TestBudgetBounds(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
 		budget *Budget
-		want   int // retries let pass at one moment
+		want   int // retries permitted at one moment
 	}{
 		{"the defaults: 100 at once, and 30 s of 10 a second", &Budget{}, 400},
 		{"a bucket that as good as never fills", &Budget{PerSecond: 1e-12, Burst: 3}, 3},
@@ -41,7 +41,7 @@ func TestBudgetBounds(t *testing.T) {
 			if passed != tc.want || longest > max(wait, time.Millisecond) {
 				t.Errorf("%d retries pass, and wait up to %v; want %d and %v", passed, longest, tc.want, wait)
 			}
-			// Time that goes back gives nothing; calls give their share, up to the burst.
+			// A clock that moves backwards adds nothing. Calls add their share, up to the burst.
 			if _, ok := tc.budget.reserve(now.Add(-time.Hour), 0); ok {
 				t.Error("a clock that goes back fills the bucket")
 			}

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Whether a live object shows that a write was done. Where it cannot be told, it was not: a refusal that stands makes
-// the caller look again, a success that was none loses the write.
+// TestHolds decides whether a live object shows that a write was executed. If that is uncertain, the answer is no. A
+// wrong no makes the caller look again, and a wrong yes loses the write.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	const (
@@ -134,7 +134,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// An apply was done if the live object has all of it, and the manager owns nothing else.
+// An apply was executed if the live object has all of it, and the manager owns nothing else.
 func TestHoldsApply(t *testing.T) {
 	t.Parallel()
 	const live = `{"kind":"T","metadata":{"name":"a","uid":"u","labels":{"a":"1","b":"2"},"managedFields":[

@@ -160,7 +160,7 @@ func TestRefusedConnectionIsTriedAgain(t *testing.T) {
 			}
 			return nil
 		}
-		// Not even an unnamed create is in doubt when nobody was there to take it.
+		// If no server accepted the connection, not even an unnamed create is in doubt.
 		r := call.Request{
 			Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
 			Body: []byte(`{"metadata":{"generateName":"x-"}}`),
@@ -261,7 +261,7 @@ func TestCancellation(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, call.Options{HTTPClient: &http.Client{Timeout: time.Second}},
 				func(w http.ResponseWriter, r *http.Request) {
-					<-time.After(8 * time.Second) // of fake time
+					<-time.After(8 * time.Second) // fake time
 					answer(200, web)(w, r)
 				})
 			if _, err := call.Do(t.Context(), b.client, get(), call.Policy{Retries: -1}); err != nil {
@@ -315,7 +315,7 @@ func TestCancellation(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			slow := func(w http.ResponseWriter, r *http.Request) {
-				<-time.After(8 * time.Second) // of fake time
+				<-time.After(8 * time.Second) // fake time
 				answer(200, web)(w, r)
 			}
 			b := newBench(t, call.Options{}, hang, slow)

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// What becomes of a write whose first try may or may not have been executed.
+// TestUnknownOutcome checks the result of a write whose first try may or may not have been executed.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	exists := status(409, "AlreadyExists", `configmaps "web" already exists`)
@@ -66,9 +66,9 @@ func TestUnknownOutcome(t *testing.T) {
 	const (
 		succeeds = iota
 		recovers
-		refused          // the server's refusal stands, and the outcome is known
-		doubtful         // it fails, and says that the outcome is unknown
-		doubtfulConflict // it fails with the server's 409, and says that the outcome is unknown
+		refused          // fails with the server's refusal; the outcome is known
+		doubtful         // fails; the outcome is unknown
+		doubtfulConflict // fails with the server's 409; the outcome is unknown
 	)
 	for _, tc := range []struct {
 		reason  string
@@ -171,7 +171,7 @@ func TestUnknownOutcome(t *testing.T) {
 			"or not done", write(call.VerbUpdate, versioned),
 			[]http.HandlerFunc{reset, changed, other},
 			[]string{"PUT" + path, "PUT" + path, "GET" + path},
-			doubtfulConflict, // it may have been done, and overwritten
+			doubtfulConflict, // it may have been executed, and overwritten
 		},
 		{
 			"a conflict without doubt is a conflict", write(call.VerbUpdate, versioned),
@@ -213,7 +213,7 @@ func TestUnknownOutcome(t *testing.T) {
 			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":null}}`, patch(types.MergePatchType)),
 			[]http.HandlerFunc{reset, changed, ok},
 			[]string{"PATCH" + path, "PATCH" + path, "GET" + path},
-			doubtfulConflict, // it may have been done, and overwritten
+			doubtfulConflict, // it may have been executed, and overwritten
 		},
 		{
 			"a json patch may not be repeated", write(call.VerbPatch, `[{"op":"add","path":"/data/l/-","value":1}]`,
@@ -297,7 +297,7 @@ func TestUnknownOutcome(t *testing.T) {
 			write(call.VerbUpdate, `{"metadata":{"resourceVersion":"6"},"data":{}}`),
 			[]http.HandlerFunc{reset, changed, ok},
 			[]string{"PUT" + path, "PUT" + path, "GET" + path},
-			doubtfulConflict, // it may have been done, and overwritten
+			doubtfulConflict, // it may have been executed, and overwritten
 		},
 		{
 			"who may not read learns that it exists, and that the outcome is unknown", write(call.VerbCreate, named),
@@ -450,7 +450,7 @@ func TestJSONPatchConflict(t *testing.T) {
 	})
 }
 
-// kube-apiserver drops the options in the query of a delete that has a body: such a request is not sent.
+// A delete with a body and with options in its query is not sent, since kube-apiserver ignores these options.
 func TestDeleteOptionsInTwoPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -467,7 +467,7 @@ func TestDeleteOptionsInTwoPlaces(t *testing.T) {
 		if n := len(b.seen()); n != 0 {
 			t.Fatalf("%d requests were sent", n)
 		}
-		r.Query = url.Values{"labelSelector": {"app=web"}} // which does not stand in the options
+		r.Query = url.Values{"labelSelector": {"app=web"}} // which is not one of the options
 		if _, err := call.Do(t.Context(), b.client, r, call.Policy{}); err != nil {
 			t.Error(err)
 		}

@@ -178,7 +178,7 @@ func TestListProtobuf(t *testing.T) {
 	}
 }
 
-// A stream in pages starts again like a list does.
+// An expired stream of pages starts again, as a list does.
 func TestStreamStartsAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestStreamStartsAgain(t *testing.T) {
 	})
 }
 
-// Whoever ends its context ends the stream, at once and on the wire, and is told why.
+// Cancellation of the context ends the stream and its request at once, with the cause as error.
 func TestStreamIsCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestStream(t *testing.T) {
 	trickle := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		for i := range len(whole) {
-			<-time.After(time.Second) // of fake time: minutes in all, yet there is progress
+			<-time.After(time.Second) // fake time; the whole list takes minutes, but each part arrives in time
 			io.WriteString(w, whole[i:i+1])
 			w.(http.Flusher).Flush()
 		}

@@ -159,7 +159,7 @@ func TestStepListsProtobuf(t *testing.T) {
 	})
 }
 
-// listByStep runs a flow of one step, and returns what its answer lists.
+// listByStep runs a flow of one step, and returns the items of its answer.
 func listByStep(t *testing.T, c *call.Client, r call.Request, p call.Policy) ([]corev1.ConfigMap, error) {
 	t.Helper()
 	var list corev1.ConfigMapList

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// visit is a packet that notes what happened.
+// visit is a packet that records the steps of its fiber.
 type visit struct {
 	trail   []string
 	version string
@@ -179,8 +179,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// A fiber in back-off holds neither a worker nor a goroutine. It counts the goroutines of the process, so that no test
-// runs beside it.
+// A fiber in back-off holds neither a worker nor a goroutine. The test counts all goroutines of the process, so no
+// other test runs beside it.
 func TestStepsInRetryAreParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fibers = 500
@@ -224,7 +224,7 @@ func TestStepsInRetryAreParked(t *testing.T) {
 	})
 }
 
-// No request of a preempted fiber is on the wire once its successor runs.
+// No request of a preempted fiber is under way once its successor runs.
 func TestStepOfAPreemptedFiberIsCancelledOnTheWire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestStepOfAPreemptedFiberIsCancelledOnTheWire(t *testing.T) {
 		if err := second.Wait(t.Context()); err != nil {
 			t.Errorf("the second fiber ended with %v", err)
 		}
-		synctest.Wait() // the server has noticed who is gone
+		synctest.Wait() // the server has noticed the disconnect
 		gate.Open()
 		synctest.Wait()
 		objs, err := s.Objects(configMaps)
@@ -272,7 +272,7 @@ func TestStepOfAPreemptedFiberIsCancelledOnTheWire(t *testing.T) {
 	})
 }
 
-// A step that runs again, after a restart or because the flow says so, remembers that its write may have been executed.
+// A step that runs again, after a restart or by decision of the flow, remembers that its write may have been executed.
 func TestStepThatRunsAgainIsInDoubt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestStepThatRunsAgainIsInDoubt(t *testing.T) {
 	})
 }
 
-// A write that cannot be repeated is not repeated by the retry of its step either; one that has definitely failed is.
+// The retry of a step does not repeat a write that must not be executed twice, unless the write has definitely failed.
 func TestStepDoesNotRepeatWhatMayBeDone(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -350,9 +350,8 @@ func TestStepDoesNotRepeatWhatMayBeDone(t *testing.T) {
 	}
 }
 
-// A call that its step was taken from, by the deadline of the step, does not go on when the flow comes to the step
-// anew.
-func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
+// If the deadline of a step ends its call, the call does not continue when the flow enters the step again.
+func TestStepEnteredAgainMakesANewRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, call.Options{}, withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "60"),
@@ -392,8 +391,8 @@ func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
 	})
 }
 
-// A fiber that was parked between two tries goes on after a restart: at the same step, when its back-off is over, and
-// in doubt.
+// A fiber that was parked between two tries continues after a restart: at the same step, after its back-off, and in
+// doubt.
 func TestStepGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -447,8 +446,8 @@ func TestStepGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
-// A process dies when its create has arrived, before it has parked anywhere: the next one finds the name taken, by what
-// it wanted.
+// A process dies after its create has arrived, before it has parked. The next process finds the name taken, and
+// compares the object with its own.
 func TestACreateOnTheWireDuringACrash(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

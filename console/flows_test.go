@@ -11,9 +11,9 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// TestFlowGraph: the page of a flow shows all steps in order, also those without fibers, with groups, forks, detours
-// and the numbers of live and parked fibers. A step links to its fibers. The page exists after the last fiber has
-// ended.
+// TestFlowGraph: the page of a flow shows all steps in order, including those without fibers, with groups, forks and
+// detours. It shows the numbers of live and parked fibers. A step links to its fibers. The page exists after the last
+// fiber has ended.
 func TestFlowGraph(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

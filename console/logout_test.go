@@ -101,7 +101,7 @@ func (p *replicas) logout(at int, kept *http.Cookie) *httptest.ResponseRecorder 
 	return p.send(at, http.MethodPost, "/console/logout", url.Values{"csrf": {token}}, kept)
 }
 
-// entries are those of the ConfigMap.
+// entries returns the number of entries of the ConfigMap.
 func (p *replicas) entries() int {
 	p.t.Helper()
 	object, err := p.server.Object(configMaps, "system", sessionsName)
@@ -112,7 +112,7 @@ func (p *replicas) entries() int {
 	return len(data)
 }
 
-// TestLogoutEverywhere: all replicas refuse an ended session within five seconds, also if they have just accepted it.
+// TestLogoutEverywhere: all replicas refuse an ended session within five seconds, even if they have just accepted it.
 // Other sessions continue.
 func TestLogoutEverywhere(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestLogoutEverywhere(t *testing.T) {
 	})
 }
 
-// TestLogoutTogether: concurrent logouts at several replicas are all kept.
+// TestLogoutTogether: concurrent logouts at several replicas all take effect.
 func TestLogoutTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestLogoutTogether(t *testing.T) {
 	})
 }
 
-// TestLogoutNotKnown: a replica that cannot check whether a session was ended refuses it with the reason.
+// TestLogoutNotKnown: a replica that cannot check whether a session has ended refuses it and gives the reason.
 func TestLogoutNotKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestShortSessions(t *testing.T) {
 	t.Parallel()
 	for reason, tc := range map[string]struct {
 		change func(*console.Options)
-		refuse string // the verb that is forbidden
+		refuse string // the forbidden verb
 	}{
 		"nothing may be read":     {refuse: "get"},
 		"nothing may be written":  {refuse: "create"},

@@ -27,8 +27,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// readers are the rights of those whose token is their name: each sees pages about the program, and the ConfigMaps of
-// some namespaces.
+// readers maps tokens to rights: each reader sees pages about the program, and the ConfigMaps of some namespaces.
 type readers map[string]func(console.Access) bool
 
 func (all readers) Caller(token string) string { return token }
@@ -163,8 +162,8 @@ func maps(rt *fairlead.Runtime, fn func(*corev1.ConfigMap) (reconcile.Result, er
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// TestSetAside: readers who may get unreadable objects see them with their error. Other readers see that there are
-// some, without number and names.
+// TestSetAside: readers who may get unreadable objects see them with their errors. Other readers see only that some
+// exist, without number and names.
 func TestSetAside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -274,7 +273,7 @@ func TestRefusedOnce(t *testing.T) {
 		if shown < 3 {
 			t.Errorf("the stream ended after %d pages: %v", shown, lines.Err())
 		}
-		if n := questions.Load(); n == 0 || n > 2+4 { // about the kind, its namespace, and each object that there may be
+		if n := questions.Load(); n == 0 || n > 2+4 { // the kind, its namespace, and each object that may exist
 			t.Errorf("%d questions", n)
 		}
 	})

@@ -27,7 +27,7 @@ import (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// state is what tells versions of an object apart.
+// state distinguishes versions of an object.
 type state struct {
 	uid     types.UID
 	version string
@@ -36,7 +36,7 @@ type state struct {
 
 func stateOf(cm *corev1.ConfigMap) state { return state{cm.UID, cm.ResourceVersion, cm.Data["v"]} }
 
-// fold is a handler that keeps what it was given, and complains of what no informer may give.
+// fold is a handler that keeps the current states, and reports events that no informer may deliver.
 type fold struct {
 	mu       sync.Mutex
 	t        *testing.T
@@ -94,7 +94,7 @@ func (f *fold) OnDelete(obj any) {
 	delete(f.have, name)
 }
 
-// count returns how often it was called.
+// count returns the number of calls.
 func (f *fold) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +130,7 @@ func startFaulty(t *testing.T, opts cache.Options) *faulty {
 
 func name(i int) string { return fmt.Sprintf("cm-%d", i) }
 
-// put stores a config map behind everybody's back.
+// put stores a config map without the client of the cache.
 func (f *faulty) put(t *testing.T, i int, v string) {
 	t.Helper()
 	cm := &corev1.ConfigMap{
@@ -141,7 +141,7 @@ func (f *faulty) put(t *testing.T, i int, v string) {
 	peer.Must(t, err)
 }
 
-// states are what the server has.
+// states returns the states that the server has.
 func (f *faulty) states() map[string]state {
 	f.T.Helper()
 	objects, err := f.server.Objects(configMaps)
@@ -155,7 +155,7 @@ func (f *faulty) states() map[string]state {
 	return out
 }
 
-// settle waits until the handler and the readers of the cache have what the server has.
+// settle waits until the handler and the readers of the cache agree with the server.
 func (f *faulty) settle(h *fold) {
 	f.T.Helper()
 	limit := time.Now().Add(10 * time.Minute)
@@ -189,7 +189,7 @@ func (f *faulty) change(t *testing.T) {
 	f.put(t, 30, "new")
 }
 
-// expire has the server forget the versions that watches have seen.
+// expire makes the server forget the versions that watches have seen.
 func (f *faulty) expire(t *testing.T) {
 	t.Helper()
 	_, err := f.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "another"}})
@@ -197,14 +197,14 @@ func (f *faulty) expire(t *testing.T) {
 	f.server.Compact(0)
 }
 
-// After each fault the fold of what handlers were given is what the server has, and so is what the cache shows.
+// After each fault, the handlers and the cache agree with the server.
 func TestFaults(t *testing.T) {
 	watch, list := apiserver.Match{Verb: "watch", Resource: "configmaps"},
 		apiserver.Match{Verb: "list", Resource: "configmaps"}
 	for _, tc := range []struct {
 		reason   string
 		fault    func(t *testing.T, f *faulty) (repair func())
-		inferred int // deletions that are concluded from a list
+		inferred int // deletions that a list implies
 	}{
 		{"nothing", func(*testing.T, *faulty) func() { return func() {} }, 0},
 		{"410: the history is gone", func(t *testing.T, f *faulty) func() {
@@ -267,7 +267,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// The history of the server goes back: what a handler was given in between is undone.
+// If the history of the server is rolled back, handlers get the reversal of later events.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestRollback(t *testing.T) {
 	})
 }
 
-// A list that shows nothing new calls no handler.
+// A list without changes calls no handler.
 func TestRelistOfUnchanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -308,14 +308,14 @@ func TestRelistOfUnchanged(t *testing.T) {
 	})
 }
 
-// lists counts lists, and watches that begin with one. One of a single object asks for the version.
+// lists counts lists, and watches that start with one. A list of a single object only reads the version.
 func (f *faulty) lists() int {
 	return f.server.Log().Count(apiserver.Match{Resource: "configmaps", Func: func(r apiserver.Request) bool {
 		return r.Verb == "list" && r.Query.Get("limit") != "1" || r.Query.Get("sendInitialEvents") == "true"
 	}})
 }
 
-// A handler that is slow is given the outcome of what happened meanwhile, and holds nobody up.
+// A slow handler gets the combined result of the events that it missed, and does not delay others.
 func TestSlowHandlersAreGivenFoldedStates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -347,8 +347,8 @@ func TestSlowHandlersAreGivenFoldedStates(t *testing.T) {
 	})
 }
 
-// A handler that has nothing to do has no goroutine. Only goroutines of the bubble count, so that those of the runtime
-// and of other packages do not.
+// An idle handler has no goroutine. Only goroutines of the bubble count, so those of the runtime and of other packages
+// do not.
 func TestGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startFaulty(t, cache.Options{})
@@ -379,7 +379,7 @@ func inBubble() int {
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("synctest bubble"))
 }
 
-// A cache that was saved goes on from there: it shows what it had, and lists nothing.
+// A saved cache continues from its files: it shows the saved objects, and sends no list.
 func TestDir(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
@@ -402,7 +402,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// Resyncs give every object again, to those who ask for them.
+// Resyncs deliver every object again to the handlers that want them.
 func TestResync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -419,7 +419,7 @@ func TestResync(t *testing.T) {
 		calls := h.count()
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
-		if n := h.count() - calls; n < 8*20 || n > 12*20 { // the period of controller-runtime is a tenth longer or shorter
+		if n := h.count() - calls; n < 8*20 || n > 12*20 { // controller-runtime varies the period by a tenth
 			t.Errorf("in ten periods 20 objects were given %d times", n)
 		}
 		if quiet.count() != 20 {
@@ -429,7 +429,7 @@ func TestResync(t *testing.T) {
 	})
 }
 
-// Who handles errors of watches is told of a refusal, as an error of apimachinery.
+// TestWatchErrors: a handler of watch errors gets each refusal, as an error of apimachinery.
 func TestWatchErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestIf(t *testing.T) {
 	})
 }
 
-// TestARenamedNode has the next version of an operator call a node, and another one's child, something else.
+// TestARenamedNode: the next version of an operator renames a node, and the child of another node.
 func TestARenamedNode(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()
@@ -173,8 +173,8 @@ func foreign(name string, owners []metav1.OwnerReference) *corev1.ConfigMap {
 	}
 }
 
-// TestAForeignObjectInPlaceOfAChild has somebody delete a child and make something of its name, of which the cache does
-// not know yet when the child is to be created again.
+// TestAForeignObjectInPlaceOfAChild deletes a child and creates a foreign object of its name. The cache does not know
+// that object yet when the child is created again.
 func TestAForeignObjectInPlaceOfAChild(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()
@@ -196,8 +196,8 @@ func TestAForeignObjectInPlaceOfAChild(t *testing.T) {
 	})
 }
 
-// TestAForeignObjectThatGoes has somebody delete what has the name of a child: nobody tells the controller when it is
-// gone.
+// TestAForeignObjectThatGoes deletes a foreign object with the name of a child. No event tells the controller of its
+// end.
 func TestAForeignObjectThatGoes(t *testing.T) {
 	bubble(t, func(b *bench) {
 		old := foreign("web-page", nil)
@@ -212,7 +212,7 @@ func TestAForeignObjectThatGoes(t *testing.T) {
 		}
 		testbed.Change(b.t, b.server, testbed.ConfigMaps, client.Key{Namespace: "a", Name: "web-page"},
 			func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
-		// It may be gone already.
+		// It may have been deleted already.
 		_ = b.server.Delete(b.t.Context(), testbed.ConfigMaps, "a", "web-page", metav1.DeleteOptions{})
 		<-time.After(10 * time.Minute)
 		b.settle()
@@ -222,7 +222,7 @@ func TestAForeignObjectThatGoes(t *testing.T) {
 	})
 }
 
-// TestContention has somebody change a field back each time.
+// TestContention makes another writer change a field back each time.
 func TestContention(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()
@@ -289,7 +289,7 @@ func TestAnImmutableChange(t *testing.T) {
 	}
 }
 
-// immutable are resources of which ConfigMaps refuse changes of the size, and 9 in any case.
+// immutable returns resources whose ConfigMaps refuse changes of the size, and the size 9 in any case.
 func immutable() []apiserver.Resource {
 	size := func(u *unstructured.Unstructured) string {
 		s, _, _ := unstructured.NestedString(u.Object, "data", "size")
@@ -341,7 +341,7 @@ func TestElsewhere(t *testing.T) {
 	})
 }
 
-// TestLabels holds no more than the children, one of which is elsewhere.
+// TestLabels: the stores hold only the children, one of which is in another namespace.
 func TestLabels(t *testing.T) {
 	bubble(t, func(b *bench) {
 		testbed.Put(b.t, b.server, foreign("not-ours", nil))
@@ -434,7 +434,7 @@ func TestATimeoutIsTold(t *testing.T) {
 	})
 }
 
-// unfit is the text of a failure whose object cannot be a child.
+// unfit is the text of an error about an object that cannot be a child.
 const unfit = "the object cannot be a child"
 
 func TestBadDesires(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// cloud is what is outside: databases by id.
+// cloud has the external databases, by id.
 type cloud struct {
 	mu         sync.Mutex // of the test and of the operator
 	databases  map[string]*database
@@ -200,7 +200,7 @@ func TestExternalIntervals(t *testing.T) {
 	})
 }
 
-// TestExternalTimeout checks that a resource that is not ready in time is reported once, and polled further.
+// TestExternalTimeout checks that a resource that is not ready in time is reported once, and polling continues.
 func TestExternalTimeout(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()

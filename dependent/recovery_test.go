@@ -57,7 +57,7 @@ func (b *bench) attempts() int {
 	return all[0].Attempts
 }
 
-// A failure ends with the next good round, although the fiber of a graph with an external resource never ends.
+// A failure ends with the next successful round, although the fiber of a graph with an external resource never ends.
 func TestExternalFailureEnds(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
@@ -84,7 +84,7 @@ func TestExternalFailureEnds(t *testing.T) {
 			}
 		}
 
-		// The next failure is a first one, with the shortest back-off.
+		// The next failure counts as a first one, with the shortest back-off.
 		c.setReadError(errClosed)
 		for b.attempts() == 0 {
 			<-time.After(100 * time.Millisecond)
@@ -102,8 +102,8 @@ func TestExternalFailureEnds(t *testing.T) {
 	})
 }
 
-// Failures with good rounds between them do not exhaust the attempts.
-func TestExternalAttemptsStartAnew(t *testing.T) {
+// Failures with successful rounds between them do not exhaust the attempts.
+func TestExternalAttemptsStartAgain(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
 		g := dependent.For[gateway]()
@@ -187,7 +187,7 @@ func TestFailureEndsWhileChildIsDeleted(t *testing.T) {
 			t.Errorf("while the child is deleted: %d attempts count as failed", n)
 		}
 		finalizers()
-		_ = b.server.Delete(t.Context(), testbed.ConfigMaps, "a", "web-page", metav1.DeleteOptions{}) // if it is still there
+		_ = b.server.Delete(t.Context(), testbed.ConfigMaps, "a", "web-page", metav1.DeleteOptions{}) // if it still exists
 		b.settle()
 		if b.object(testbed.Gateways, "web") != nil {
 			t.Error("the gateway was not deleted")

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// calls counts the calls of a function for desired state, and those that were given nothing.
+// calls counts the calls of a function for desired state, and those without a value.
 type calls struct {
 	mu         sync.Mutex // functions of a graph run in fibers
 	all, isNil int
@@ -41,7 +41,7 @@ func (c *cloud) setReadError(err error) {
 	c.unreadable = err
 }
 
-// sized is a graph with a database, a ConfigMap that tells its size, and another ConfigMap behind that. All functions
+// sized returns a graph with a database, a ConfigMap with its size, and another ConfigMap behind that. All functions
 // tolerate nil.
 func sized(c *cloud, login, motd *calls) *dependent.Graph[gateway] {
 	g := dependent.For[gateway]()
@@ -74,7 +74,7 @@ func (b *bench) wantSizes(reason, size string) {
 	}
 }
 
-// A restart forgets what is external. Until it was read, the children behind it stay as they are.
+// After a restart the external state is unknown. Until it is read, the children behind it stay unchanged.
 func TestExternalUnknownAfterRestart(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
@@ -102,7 +102,7 @@ func TestExternalUnknownAfterRestart(t *testing.T) {
 	})
 }
 
-// A read that fails says nothing: the children behind it stay, and a report has what was read last.
+// A failing read leaves the state unknown: the children behind it stay, and a report has the last value.
 func TestExternalUnknownWhileReadFails(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
@@ -132,8 +132,8 @@ func TestExternalUnknownWhileReadFails(t *testing.T) {
 	})
 }
 
-// A report does not show an external thing that is gone any more. It is unknown whether the attempts to make another
-// one, which fail, have made it.
+// A report no longer shows a deleted external resource. Attempts to create another one fail, so it is unknown whether
+// they have created it.
 func TestExternalGone(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
@@ -173,7 +173,7 @@ func TestExternalGone(t *testing.T) {
 	})
 }
 
-// A node whose desired state fails says nothing about its child: the nodes behind it keep theirs.
+// A node whose desired state fails leaves its child unknown: the nodes behind it keep theirs.
 func TestNodeUnknownWhileDesiredFails(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var behind calls

@@ -17,7 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestRights: each reader sees what they have the right to, and what is not there answers like what is not theirs.
+// TestRights: readers see only objects for which they have the right. A missing object gives the same answer as a
+// forbidden one.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -42,16 +43,16 @@ func TestRights(t *testing.T) {
 		{"", list, http.StatusSeeOther},
 		{"forged", list, http.StatusSeeOther},
 		{"forged", "/console/why", http.StatusSeeOther},
-		{"stranger", list, http.StatusForbidden}, // it may name a namespace
+		{"stranger", list, http.StatusForbidden}, // it may have the right in one namespace
 		{"stranger", here, http.StatusNotFound},
 		{"stranger", w.Path(op), http.StatusNotFound},
 		{"stranger", nothing, http.StatusNotFound},
 		{"stranger", "/console/overview", http.StatusNotFound},
 		{"getter", "/console/sources", http.StatusNotFound},
 		{"reader", "/console/sources", http.StatusOK},
-		{"admin", "/console/operations?namespace=kube-system", http.StatusNotFound}, // it is not served
+		{"admin", "/console/operations?namespace=kube-system", http.StatusNotFound}, // not a served namespace
 		{"reader", here, http.StatusOK},
-		{"reader", list, http.StatusOK}, // all that is served
+		{"reader", list, http.StatusOK}, // everything that is served
 		{"getter", list, http.StatusForbidden},
 		{"reader", "/console/webhooks?namespace=" + w.Namespace, http.StatusNotFound},
 		{"reader", w.Path(op), http.StatusOK},
@@ -97,7 +98,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestLogin: a session stands for its token, and no longer than it.
+// TestLogin: a session has the rights of its token, and ends with it.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -127,7 +128,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("the cookie shows the token: %v", kept)
 	}
 	changed := "A" + kept[0].Value[1:]
-	if changed == kept[0].Value { // which is random
+	if changed == kept[0].Value { // the cookie is random
 		changed = "B" + kept[0].Value[1:]
 	}
 	for name, value := range map[string]string{"Changed": changed, "Junk": "junk", "Empty": ""} {
@@ -163,7 +164,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestPlainHTTP: a token is not taken where others could read it, and its cookie is not sent there.
+// TestPlainHTTP: a login over plain HTTP is refused, and cookies are sent over TLS only.
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
 	w := serve(t, func(o *console.Options) { o.SessionKey = []byte(strings.Repeat("k", 32)) })
@@ -199,7 +200,7 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestHiddenChain: what is behind a cause that a reader may not see is not shown either, whatever it is about.
+// TestHiddenChain: causes behind one that a reader may not see are hidden, too, whatever their objects.
 func TestHiddenChain(t *testing.T) {
 	t.Parallel()
 	explain := explainer(func(_ context.Context, of why.Object) []why.Cause {
@@ -234,8 +235,8 @@ type explainer func(context.Context, why.Object) []why.Cause
 
 func (e explainer) Why(ctx context.Context, of why.Object) []why.Cause { return e(ctx, of) }
 
-// TestRightsOfWebhook: the page of a Webhook needs the right to get it, and shows no operations without that to list
-// them.
+// TestRightsOfWebhook: the page of a Webhook needs the right to get it, and shows operations only with the right to
+// list them.
 func TestRightsOfWebhook(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)

@@ -16,10 +16,10 @@ import (
 
 var stamp = regexp.MustCompile(`<time[^>]*>[^<]*</time>|value="[A-Za-z0-9_-]{43}"`)
 
-// maskTimes leaves out what differs between two pages that are made one after the other.
+// maskTimes removes the parts in which two renderings of a page differ.
 func maskTimes(page string) string { return stamp.ReplaceAllString(page, "") }
 
-// TestAct: who has the right cancels and retries, by a form of the page and no other.
+// TestAct: a reader with the right cancels and retries, but only by a form of the page.
 func TestAct(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -86,8 +86,8 @@ func TestAct(t *testing.T) {
 	}
 }
 
-// TestLiveOver: the stream of a page on which nothing changes ends when its reader's token does, and says so; one that
-// comes after it is not begun.
+// TestLiveOver: the stream of a page without changes ends with its reader's token, and says so. A later stream is
+// refused.
 func TestLiveOver(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -107,7 +107,7 @@ func TestLiveOver(t *testing.T) {
 	lines.Buffer(nil, 1<<20)
 	said := []string{}
 	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "data: \"") { // it is shown
+		if strings.HasPrefix(lines.Text(), "data: \"") { // the page is shown
 			if err := w.Clients.CoreV1().ServiceAccounts(w.Namespace).Delete(w.Ctx, "leaver",
 				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)

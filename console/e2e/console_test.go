@@ -24,7 +24,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestConsole has one world and one browser for all that is looked at.
+// TestConsole runs all its checks in one world and one browser.
 func TestConsole(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
 	w.base, _ = w.controller()
@@ -88,7 +88,7 @@ func TestConsole(t *testing.T) {
 		b := open(chromium, t, w.base, window{360, 740, false})
 		b.logIn(w.admin)
 		b.visit(path(slow))
-		// The one picture that is shown fits, and its text can be read.
+		// Only one picture is shown. It fits, and its text is readable.
 		if seen := eval[[]string](b, `[...document.querySelectorAll(".timeline svg")].filter(s => s.getClientRects().length > 0).map(s => {
 			const box = s.getBoundingClientRect();
 			const parts = [...s.querySelectorAll("text, rect, circle")].map(e => e.getBoundingClientRect());
@@ -153,7 +153,7 @@ func TestConsole(t *testing.T) {
 	t.Run("Session", func(t *testing.T) { sessions(chromium, t, w, path(done)) })
 }
 
-// logIn gives a token to the login page.
+// logIn submits a token on the login page.
 func (b *tab) logIn(token string) {
 	b.t.Helper()
 	b.visit("/console/login")
@@ -161,7 +161,8 @@ func (b *tab) logIn(token string) {
 		chromedp.WaitVisible(`form[action="/console/logout"]`))
 }
 
-// keyboard reaches each action with the tabulator, sees where it is, and cancels with the keyboard alone.
+// keyboard reaches each action by tabulator, checks that the focus is visible, and cancels an operation by keyboard
+// alone.
 func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]string) {
 	b.logIn(w.admin)
 	const actions = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")].
@@ -196,7 +197,7 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 	}
 }
 
-// tools: what is shown can be held, told exactly, and copied.
+// tools checks that a page can be paused, gives exact times, and copies values.
 func tools(t *testing.T, b *tab, w *world) {
 	held := w.schedule(operations.Request{
 		Resource: operations.Resource{Type: "app", ID: "held"}, Webhooks: []string{"missing"},
@@ -212,7 +213,7 @@ func tools(t *testing.T, b *tab, w *world) {
 		t.Fatal(err)
 	}
 	w.phase(held.Spec.ResourceID, v1alpha1.PhaseFailed)
-	other := open(b.browser, t, w.base, desk) // another page of it is told by now
+	other := open(b.browser, t, w.base, desk) // another open page of it has been updated by now
 	other.logIn(w.admin)
 	other.visit(path(held))
 	other.until("does another page show the end", "document.querySelector('h1').innerText.includes('failed')")
@@ -247,7 +248,7 @@ func tools(t *testing.T, b *tab, w *world) {
 	}
 }
 
-// login: who may nothing sees nothing, and is not told what there is; a token that is nobody's, or over, is not taken.
+// login: a reader without rights sees nothing, and not whether objects exist. Unknown and expired tokens are refused.
 func login(chromium context.Context, t *testing.T, w *world, path string) {
 	b := open(chromium, t, w.base, desk)
 	b.expect("401")

@@ -19,13 +19,14 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestShards: the page of a group of three tells who holds what, and what becomes of the slots of one that dies.
+// TestShards: the page of a group of three shows which replica holds which slots, and what happens to the slots of a
+// dead one.
 func TestShards(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
 	kills := map[string]func(){}
 	for range 3 {
 		base, kill := w.controller("--shards")
-		kills[base], w.base = kill, base // the last one is looked at
+		kills[base], w.base = kill, base // the last one shows the pages
 	}
 	b := open(chromium, t, w.base, desk)
 	b.logIn(w.admin)
@@ -41,7 +42,7 @@ func TestShards(t *testing.T) {
 			break
 		}
 	}
-	const alive = rows + `.filter(r => !r.innerText.includes("silent"))` // the dead one is silent, or gone already
+	const alive = rows + `.filter(r => !r.innerText.includes("silent"))` // the dead one is silent, or has been removed
 	b.until("do the two others hold all slots", alive+".length === 2 && "+alive+holds+" === 64")
 	if text := b.text(); strings.Contains(text, "No member holds") {
 		t.Errorf("somebody holds all slots, and the page says: %s", text)
@@ -53,8 +54,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestControllers: the page of a program whose objects fail names them with their errors, whatever these say, leads to
-// why, and forgets one that is mended.
+// TestControllers: the page of a program names failing objects and their errors, even hostile ones. It links to the
+// page Why, and removes a repaired object.
 func TestControllers(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
 	var mended atomic.Bool

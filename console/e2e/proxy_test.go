@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestProxy: who is named by a proxy that has shown its certificate sees and does what that user may, without a login;
-// the same header without it is nothing.
+// TestProxy: a user whom a proxy with a valid certificate names has their rights without a login. The same header
+// without the certificate is ignored.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	ca, other := servetest.NewAuthority(t, "front"), servetest.NewAuthority(t, "front")

@@ -85,7 +85,7 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 	}
 }
 
-// What the scheme does not know is told as controller-runtime tells it.
+// A type unknown to the scheme gives the error of controller-runtime.
 func TestSchemeWithoutTheType(t *testing.T) {
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		w := open(t, p, cache.Options{Scheme: runtime.NewScheme()})
@@ -99,7 +99,7 @@ func TestSchemeWithoutTheType(t *testing.T) {
 	})
 }
 
-// A transform that cannot be used leaves objects out, and ends nothing.
+// A failing transform leaves its object out, and stops nothing.
 func TestBadTransforms(t *testing.T) {
 	t.Parallel()
 	for name, transform := range map[string]toolscache.TransformFunc{
@@ -133,7 +133,7 @@ func TestBadTransforms(t *testing.T) {
 	}
 }
 
-// An index function that fails or panics leaves that object out of that index.
+// An index function that fails or panics leaves its object out of that index.
 func TestBadIndexFunctions(t *testing.T) {
 	t.Parallel()
 	w := start(t, peer.Ours, cache.Options{})
@@ -186,7 +186,7 @@ func crash(t *testing.T, p peer.Peer) {
 	<-w.Ctx.Done()
 }
 
-// A second start is refused, and the first one goes on.
+// A second start is refused, and the first one continues.
 func TestSecondStart(t *testing.T) {
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		w := start(t, p, cache.Options{})

@@ -37,7 +37,7 @@ func TestEvents(t *testing.T) {
 		w.Want(late, "initial new 2")
 
 		peer.Must(t, in.RemoveEventHandler(reg))
-		peer.Must(t, in.RemoveEventHandler(reg)) // again, which is nothing
+		peer.Must(t, in.RemoveEventHandler(reg)) // a second time, without effect
 		peer.Must(t, w.Live.Delete(w.Ctx, cm))
 		w.Want(late, "delete new 2")
 		w.Create(w.ConfigMap("new", "v", "3"))

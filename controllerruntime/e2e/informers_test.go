@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// A program of client-go alone: a typed factory hands out informers over stores, and a client that has been wrapped
-// writes what they show at once.
+// TestUse is a program of client-go alone. A typed factory returns informers over stores, which show the writes of a
+// wrapped client at once.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	cfg, namespace := rest.CopyConfig(env.Config(t)), env.Namespace(t)
@@ -70,7 +70,7 @@ func TestUse(t *testing.T) {
 	(&peer.World{T: t, Ctx: t.Context()}).Want(e, "add a 1")
 }
 
-// The whole of cache.Indexer and cache.SharedIndexInformer, as client-go has it.
+// TestSharedIndexInformer uses all of cache.Indexer and cache.SharedIndexInformer, as client-go defines them.
 func TestSharedIndexInformer(t *testing.T) {
 	t.Parallel()
 	cfg, namespace := env.Config(t), env.Namespace(t)
@@ -118,7 +118,7 @@ func TestSharedIndexInformer(t *testing.T) {
 			}()
 			<-in.HasSyncedChecker().Done()
 			<-reg.HasSyncedChecker().Done()
-			in.RunWithContext(run) // again, which is refused
+			in.RunWithContext(run) // a second time, which is refused
 			if err := in.SetTransform(nil); err == nil {
 				t.Error("the transform was changed while it runs")
 			}

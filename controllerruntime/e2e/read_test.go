@@ -29,7 +29,7 @@ func untyped(o *unstructured.Unstructured) client.Object {
 	return o
 }
 
-// What is read from the cache is what the server has, in each representation.
+// Reads from the cache return the objects of the server, in each representation.
 func TestGet(t *testing.T) {
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		w := start(t, p, cache.Options{})
@@ -48,7 +48,7 @@ func TestGet(t *testing.T) {
 			want, got := tc.make(), tc.make()
 			peer.Must(t, w.Live.Get(w.Ctx, key, want))
 			w.Eventually("it is in the cache, "+tc.reason, func() bool { return w.Client.Get(w.Ctx, key, got) == nil })
-			want.GetObjectKind().SetGroupVersionKind(kind) // which that of a cache does, and a live one does not always
+			want.GetObjectKind().SetGroupVersionKind(kind) // the cache sets the kind, and a live read does not always
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s: the cache has another object than the server (-server +cache):\n%s", tc.reason, diff)
 			}
@@ -175,7 +175,7 @@ func TestReadersMayBeToldThatThereIsNoInformer(t *testing.T) {
 	})
 }
 
-// Selectors of a kind, and what is shared where no copies are wanted.
+// TestByObject sets selectors of a kind, and sharing where no copies are wanted.
 func TestByObject(t *testing.T) {
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		namespace, yes := env.Namespace(t), true
