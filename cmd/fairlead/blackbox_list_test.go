@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// first answers the first n requests that are meant, and leaves the others to the server.
+// first answers the first n matching requests, and leaves all others to the server.
 func first(
 	n int32, meant func(*wireRequest) bool, answer http.HandlerFunc,
 ) func(http.ResponseWriter, *wireRequest) bool {
@@ -36,8 +36,8 @@ func refusing(code int, reason string) http.HandlerFunc {
 
 const always = 1 << 30
 
-// TestBlackboxList disturbs the first list as servers and proxies do. In the end all objects are shown, each one
-// once, and no other object.
+// TestBlackboxList disturbs the first list as servers and proxies do. At the end all objects are shown once, and no
+// others.
 func TestBlackboxList(t *testing.T) {
 	t.Parallel()
 	initial, list := (*wireRequest).initial, (*wireRequest).list
@@ -49,7 +49,7 @@ func TestBlackboxList(t *testing.T) {
 		reason  string
 		take    func(s *wire) func(http.ResponseWriter, *wireRequest) bool
 		flags   []string
-		status  string // that must have been there before SYNCED, with a message that contains …
+		status  string // a STATUS before SYNCED whose message contains this
 		message string
 		check   func(t *testing.T, s *wire)
 	}{
@@ -313,7 +313,7 @@ func TestBlackboxList(t *testing.T) {
 					for i := 0; i < len(text); i += 40 {
 						_, _ = fmt.Fprint(w, text[i:min(len(text), i+40)])
 						w.(http.Flusher).Flush()
-						pause(s, 400*time.Millisecond) // much less than the timeout, and more in all
+						pause(s, 400*time.Millisecond) // much less than the timeout each time, but more in total
 					}
 				})
 			},
@@ -394,7 +394,7 @@ func TestBlackboxList(t *testing.T) {
 	}
 }
 
-// pause is how servers take their time.
+// pause delays an answer, as slow servers do.
 func pause(s *wire, d time.Duration) {
 	select {
 	case <-time.After(d):

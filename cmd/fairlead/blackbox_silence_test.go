@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestBlackboxIdle leaves an idle server in peace.
+// TestBlackboxIdle: an idle server gets few requests.
 func TestBlackboxIdle(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -33,8 +33,8 @@ func TestBlackboxIdle(t *testing.T) {
 	p.finish()
 }
 
-// TestBlackboxElsewhere has a server whose version moves with other resources only, and which sends no bookmarks.
-func TestBlackboxElsewhere(t *testing.T) {
+// TestBlackboxOtherResources runs a server that sends no bookmarks, and whose version changes only by other resources.
+func TestBlackboxOtherResources(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
 	s.put("a/one", "first")
@@ -48,7 +48,7 @@ func TestBlackboxElsewhere(t *testing.T) {
 		s.mu.Unlock()
 	}
 	lists, watches := s.relists(), s.count((*wireRequest).watch)
-	budgets := int(time.Since(begin) / (100 * time.Millisecond)) // at least 20, and more on a busy machine
+	budgets := int(time.Since(begin) / (100 * time.Millisecond)) // at least 20, and more on a slow machine
 	if lists < 1 || lists > 6*budgets/20 {
 		t.Errorf("%d lists in %d times the silence budget; they must become rare", lists, budgets)
 	}
@@ -58,8 +58,8 @@ func TestBlackboxElsewhere(t *testing.T) {
 	p.finish()
 }
 
-// TestBlackboxDeaf has watches that are open and bring nothing.
-func TestBlackboxDeaf(t *testing.T) {
+// TestBlackboxSilentWatches keeps watches open and delivers nothing.
+func TestBlackboxSilentWatches(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		reason  string
@@ -84,7 +84,7 @@ func TestBlackboxDeaf(t *testing.T) {
 				s.hold(w, r)
 				return true
 			}
-			p := startProgram(t, s.url, "--silence-budget", "2s") // in which a busy machine answers
+			p := startProgram(t, s.url, "--silence-budget", "2s") // long enough for the answers of a slow machine
 			p.synced()
 			s.put("a/one", "second")
 			s.remove("a/two")
@@ -97,7 +97,7 @@ func TestBlackboxDeaf(t *testing.T) {
 	}
 }
 
-// rollBack is a server restored from a backup: it has other objects and a lower version, and its watches stay silent.
+// rollBack restores the server from a backup: it has other objects and a lower version, and its watches stay silent.
 func (s *wire) rollBack(version int, objects ...wireObject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func TestBlackboxRollback(t *testing.T) {
 			var deaf atomic.Bool
 			s.take = func(w http.ResponseWriter, r *wireRequest) bool {
 				if r.watch() && deaf.Load() && r.resume() && r.query.Get("resourceVersion") > fmt.Sprint(back) {
-					s.hold(w, r) // from the future
+					s.hold(w, r) // from a version that does not exist any more
 					return true
 				}
 				return false
@@ -150,7 +150,7 @@ func TestBlackboxRollback(t *testing.T) {
 	}
 }
 
-// TestBlackboxLagging lists from a replica that lags behind, again and again: there is no travel in time.
+// TestBlackboxLagging lists from a replica that lags behind, again and again. The program never shows an older state.
 func TestBlackboxLagging(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -168,13 +168,13 @@ func TestBlackboxLagging(t *testing.T) {
 		if r.initial() && r.n == 0 {
 			_ = s.first(w, r)
 			expire.Store(true)
-			return true // and ends
+			return true // and end
 		}
 		if r.initial() {
 			refuse(w, 422, "Invalid")
 			return true
 		}
-		if r.list() && r.n%2 == 1 { // two replicas, and only one lags
+		if r.list() && r.n%2 == 1 { // two replicas, of which one lags
 			return lagging(w, r)
 		}
 		return false
@@ -199,7 +199,7 @@ func TestBlackboxGuard(t *testing.T) {
 		reason  string
 		objects int
 		left    int
-		wrong   int32 // lists that are wrong; the others are right
+		wrong   int32 // wrong lists; later ones are right
 		flags   []string
 		deleted bool
 	}{
@@ -260,7 +260,7 @@ func TestBlackboxGuard(t *testing.T) {
 	}
 }
 
-// TestBlackboxOpaqueVersions has a server whose versions are no numbers.
+// TestBlackboxOpaqueVersions runs a server whose versions are not numbers.
 func TestBlackboxOpaqueVersions(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -302,7 +302,7 @@ func TestBlackboxOpaqueVersions(t *testing.T) {
 	p.finish()
 }
 
-// TestBlackboxUID replaces an object by another of the same name, within one event and within a list.
+// TestBlackboxUID replaces an object by another one of the same name, in one event and in one list.
 func TestBlackboxUID(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

@@ -11,18 +11,18 @@ import (
 
 func (r *wireRequest) resume() bool { return r.watch() && !r.initial() }
 
-// relists counts the requests for the whole content after the first.
+// relists counts the requests for the whole content after the first one.
 func (s *wire) relists() int {
 	return s.count(func(r *wireRequest) bool {
 		return r.initial() || r.list() && !r.probe() && !r.query.Has("continue")
 	}) - 1
 }
 
-// expiry is a history that is gone once it is true: no watch is resumed until the whole content is asked for again. One
-// refusal is not enough, since the program may have given up that request when its watch had lasted long enough.
+// expiry makes a history expire. While it is true, no watch resumes until the whole content is requested again. One
+// refusal is not enough, since the program may have canceled that request at the end of its watch.
 type expiry struct{ atomic.Bool }
 
-// refuses answers a request that needs the history, while that is gone.
+// refuses answers a request that needs the expired history.
 func (x *expiry) refuses(w http.ResponseWriter, r *wireRequest) bool {
 	switch {
 	case r.resume() && x.Load():
@@ -42,14 +42,14 @@ func cutOff(w http.ResponseWriter) {
 	}
 }
 
-// TestBlackboxWatch ends the first watch as soon as there is something to lose, meets the next ones with what servers
-// and proxies do, and expects the same state on both sides, from as many lists as are needed and not one more.
+// TestBlackboxWatch ends the first watch as soon as changes can be lost. It answers the next ones as servers and
+// proxies do. Both sides end with the same state, with no more lists than needed.
 func TestBlackboxWatch(t *testing.T) {
 	t.Parallel()
 	resume := (*wireRequest).resume
 	tests := map[string]struct {
 		reason  string
-		resumed func(s *wire) func(w http.ResponseWriter, r *wireRequest) bool // meets the watches after the first
+		resumed func(s *wire) func(w http.ResponseWriter, r *wireRequest) bool // answers the watches after the first
 		compact bool
 		relists int // at most
 		fewest  int
@@ -162,7 +162,7 @@ func TestBlackboxWatch(t *testing.T) {
 			resumed: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return func(w http.ResponseWriter, r *wireRequest) bool {
 					if resume(r) {
-						s.follow(w, r, "", 0, time.Minute) // all of the history again
+						s.follow(w, r, "", 0, time.Minute) // the complete history again
 					}
 					return resume(r)
 				}
@@ -242,7 +242,7 @@ func TestBlackboxWatch(t *testing.T) {
 	}
 }
 
-// first sends the content, or nothing where it was listed, and returns.
+// first sends the content, or nothing after a list, and returns.
 func (s *wire) first(w http.ResponseWriter, r *wireRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +261,7 @@ func errorOnce(status string) func(*wire) func(http.ResponseWriter, *wireRequest
 	}
 }
 
-// lastFrame sends a frame per answer without its line end, and every second time only a part of it.
+// lastFrame sends one frame in each answer without its line end, and every second time only a part of it.
 func lastFrame(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 	var n atomic.Int32
 	return func(w http.ResponseWriter, r *wireRequest) bool {
@@ -271,7 +271,7 @@ func lastFrame(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, c := range s.history {
-			if fmt.Sprint(c.version) > r.query.Get("resourceVersion") { // of the same length
+			if fmt.Sprint(c.version) > r.query.Get("resourceVersion") { // versions have the same length
 				text := strings.TrimSpace(frame(c.kind, c.raw))
 				if n.Add(1)%2 == 1 {
 					text = text[:len(text)*2/3]
@@ -284,7 +284,7 @@ func lastFrame(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 	}
 }
 
-// dribble sends all changes byte by byte, so that characters are torn too.
+// dribble sends all changes byte by byte, and so splits characters, too.
 func dribble(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 	return func(w http.ResponseWriter, r *wireRequest) bool {
 		if !r.resume() {
@@ -329,7 +329,7 @@ func TestBlackboxTimeout(t *testing.T) {
 	}
 }
 
-// TestBlackboxMaxWatch meets a server that ignores timeoutSeconds.
+// TestBlackboxMaxWatch runs a server that ignores timeoutSeconds.
 func TestBlackboxMaxWatch(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

@@ -32,7 +32,7 @@ func TestDeployedFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const afterwards = 10 * time.Second // caches, the Lease, Events
+	const afterwards = 10 * time.Second // for caches, the Lease and Events
 	need := drain + controller.StopMargin + afterwards
 	if grace := pod.TerminationGracePeriodSeconds; grace == nil || time.Duration(*grace)*time.Second <= need {
 		t.Errorf("the grace of %v seconds is not above %v", grace, need)

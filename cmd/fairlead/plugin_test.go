@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 )
 
-// TestPlugin: under the name that kubectl finds it by, no help and no error tells to call it by another one.
+// TestPlugin: if kubectl calls the program as a plugin, help and errors use that name only.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	byItself := regexp.MustCompile(`(?m)(^|kubectl )\s*fairlead [a-z]`)

@@ -122,7 +122,7 @@ func TestWatchExpires(t *testing.T) {
 	s := newServer(t, configMap("a", "one", "1"), configMap("a", "two", "1"), configMap("a", "three", "1"))
 	w := startWatch(t, s, watchConfigMaps, "-A")
 	w.Synced()
-	// While the watch is away everything happens, and history is compacted.
+	// While the watch is interrupted, objects change in all ways, and the history is compacted.
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	if err := s.WaitFor(ctx, func(l apiserver.Log) bool {

@@ -20,13 +20,13 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// oracle answers /api/why, to who sends its token.
+// oracle answers /api/why to requests with its token.
 type oracle struct {
 	*httptest.Server
 	asked []why.Object
 }
 
-// noSuchObject is the error for a missing object and for a missing right alike.
+// noSuchObject is the common error for a missing object and a missing right.
 const noSuchObject = "the object does not exist, or you may not get it"
 
 const oracleToken = "t0k3n"
@@ -67,7 +67,7 @@ func about(of why.Object, causes ...why.Cause) (int, any) {
 	return http.StatusOK, why.NewAnswer(of, causes)
 }
 
-// TestWhyNames: the object that each form of the arguments names.
+// TestWhyNames checks the object that each form of the arguments names.
 func TestWhyNames(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/dev/null")
 	o := newOracle(t, func(of why.Object) (int, any) { return about(of) })
@@ -102,7 +102,7 @@ func TestWhyNames(t *testing.T) {
 	}
 }
 
-// TestWhyText: each cause in a block of its own, with times, evidence in order, and advice.
+// TestWhyText prints each cause as a block, with times, evidence in order, and advice.
 func TestWhyText(t *testing.T) {
 	at := time.Now().Add(-190 * time.Second)
 	o := newOracle(t, func(of why.Object) (int, any) {
@@ -153,7 +153,7 @@ func TestWhyText(t *testing.T) {
 	}
 }
 
-// TestWhyRefused: unknown and forbidden are alike, and all that fails is one line with exit code 1.
+// TestWhyRefused: unknown and forbidden objects give the same error. Every failure is one line with exit code 1.
 func TestWhyRefused(t *testing.T) {
 	o := newOracle(t, func(of why.Object) (int, any) {
 		switch of.Name {
@@ -207,7 +207,7 @@ func TestWhyRefused(t *testing.T) {
 	}
 }
 
-// TestWhyHostile: foreign text in an answer neither controls the terminal nor floods it.
+// TestWhyHostile: hostile text in an answer neither controls the terminal nor floods it.
 func TestWhyHostile(t *testing.T) {
 	const bad = "a\x1b[2J\u202eb\u0085c\r\nd\u2028\x7f"
 	evidence := map[string]string{bad: bad + strings.Repeat("ä", 1<<20)}
@@ -280,7 +280,7 @@ func TestWhyHolder(t *testing.T) {
 	}
 }
 
-// TestWhyStandby: a standby names the leader, which is asked, or else how to ask it.
+// TestWhyStandby: a standby names the leader, which the command asks. If it cannot, it prints how to ask.
 func TestWhyStandby(t *testing.T) {
 	leader := newOracle(t, func(of why.Object) (int, any) {
 		return about(of, why.Cause{Type: why.BackOff, Message: "it failed"})

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 )
 
-// TestRequestHeader: a controller believes the header of a proxy of the CA that it was given, for its API, its console
-// and its debug pages. It believes no other client.
+// TestRequestHeader: a controller trusts the user header of a proxy whose certificate is of the given CA. That holds
+// for its API, its console and its debug pages. It trusts no other client.
 func TestRequestHeader(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -82,7 +82,7 @@ func TestRequestHeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, _ := io.ReadAll(resp.Body) // the part that was received
+		said, _ := io.ReadAll(resp.Body) // a partial body is enough
 		resp.Body.Close()
 		if resp.StatusCode != tc.want {
 			t.Errorf("%s of %s for %s: %d, want %d: %s", tc.path, tc.who, tc.groups, resp.StatusCode, tc.want, said)

@@ -27,7 +27,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyOfProcesses asks controllers that cannot move an operation: one does not lead, one does not serve its
+// TestWhyOfProcesses asks controllers that cannot advance an operation. One does not lead, one does not serve its
 // namespace, and the leader of one is stopped.
 func TestWhyOfProcesses(t *testing.T) {
 	t.Parallel()
@@ -95,7 +95,7 @@ func TestWhyOfProcesses(t *testing.T) {
 	}
 }
 
-// itself returns what a program answers about an operation, without asking the one that has it.
+// itself returns the answer of a program about an operation, without asking the holder.
 func (p patient) itself(id string) (a why.Answer) {
 	p.t.Helper()
 	of := url.Values{
@@ -157,7 +157,7 @@ func TestWhyOfRefusedStatus(t *testing.T) {
 	s.refuses(clients, "operations/status", "no changes on Fridays")
 	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
 	mute := ""
-	s.eventually("refused", func() bool { // the policy is heeded some time after it was made
+	s.eventually("refused", func() bool { // the API server applies the policy after some time
 		if mute == "" || s.over(mute) {
 			mute = fmt.Sprint("mute", time.Now().UnixNano())
 			s.asks(mute, operations.Request{Webhooks: []string{"fine"}})
@@ -172,13 +172,13 @@ func TestWhyOfRefusedStatus(t *testing.T) {
 	}
 }
 
-// over tells whether an operation has ended.
+// over reports whether an operation has ended.
 func (s *site) over(id string) bool {
 	op, err := s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: id})
 	return err == nil && op.Terminal()
 }
 
-// refuses has the API server refuse to update something in the namespace.
+// refuses makes the API server refuse updates of a resource in the namespace.
 func (s *site) refuses(clients kubernetes.Interface, resource, words string) {
 	s.t.Helper()
 	api, name, fail := clients.AdmissionregistrationV1(), "no-"+s.namespace, admissionv1.Fail
@@ -214,12 +214,12 @@ func (s *site) refuses(clients kubernetes.Interface, resource, words string) {
 	s.t.Cleanup(func() {
 		ctx := context.WithoutCancel(s.t.Context())
 		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{}) // the test is over
-		_ = api.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})       // likewise
+		_ = api.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})       // the same
 	})
 }
 
-// TestWhyOfPausedReplica: of two replicas one stands still. The other one says who has the object as long as it has,
-// and that it does not answer; then it has the object itself, and says what that waits for.
+// TestWhyOfPausedReplica pauses one of two replicas. As long as that one holds the object, the other one names it, and
+// says that it does not answer. Then the other one holds the object, and gives its causes.
 func TestWhyOfPausedReplica(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -230,7 +230,7 @@ func TestWhyOfPausedReplica(t *testing.T) {
 		replicas[<-p.address] = p
 	}
 	s.asks("waits", operations.Request{Webhooks: []string{"nowhere"}})
-	var holder string // whose slot it is, so that the other one names it
+	var holder string // holds the slot, so that the other one names it
 	ask := func(at string) (a why.Answer, said string) {
 		code, out, errs := fairlead(t, "why", "operation/app/waits", "-n", s.namespace, "-o", "json", "--url",
 			"http://"+at, "--token", token)

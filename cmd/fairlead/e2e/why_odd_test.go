@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyOfOddities asks a starting controller, by all kinds of names, as a user without rights, about a Webhook with a
-// finalizer, and about operations whose definition was deleted.
+// TestWhyOfOddities asks a starting controller, by all kinds of names, and as a user without rights. The questions are
+// about a Webhook with a finalizer and about operations whose definition was deleted.
 func TestWhyOfOddities(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
@@ -86,7 +86,7 @@ func TestWhyOfOddities(t *testing.T) {
 	}
 	p.first("wh/kept", why.ForeignFinalizer, "finalizers=example.com/keeper")
 	s.asks("kept", operations.Request{Webhooks: []string{"kept"}})
-	p.first("op/app/kept", why.Ended, "reason=Succeeded") // it is there until it is gone
+	p.first("op/app/kept", why.Ended, "reason=Succeeded") // it exists until its finalizer is removed
 
 	crds := api.Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyOfSilentReceiver: a receiver accepts connections and never answers. The first try is on its way for as long as
-// it may last. The error of each try stays known while the next one is under way, in the status, op list and why.
+// TestWhyOfSilentReceiver calls a receiver that accepts connections and never answers. The first try may take its whole
+// time. The error of each try is shown during the next one, in the status, op list and why.
 func TestWhyOfSilentReceiver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -35,7 +35,7 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 		w.Retry.InitialInterval = metav1.Duration{Duration: 50 * time.Millisecond}
 		w.Retry.MaxInterval = w.Retry.InitialInterval
 	})
-	s.webhook("slow", "/", nil) // its first try lasts as long as the test looks at it
+	s.webhook("slow", "/", nil) // its first try outlasts the test
 	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
 	s.asks("first", operations.Request{Webhooks: []string{"slow"}})
 	<-calls
@@ -84,7 +84,7 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 	}
 }
 
-// TestWhyOfOpenCircuit: the circuit of a Webhook stays open after its time has passed, until a call succeeds, so why
+// TestWhyOfOpenCircuit: the circuit of a Webhook stays open after its time has passed, until a call succeeds. So why
 // reports it as a cause. A failed operation is reported as failed.
 func TestWhyOfOpenCircuit(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ type patient struct {
 	address, token string
 }
 
-// reader makes a service account that may get resources of Fairlead, and returns a token of it.
+// reader creates a service account that may get resources of Fairlead, and returns a token of it.
 func (s *site) reader(name string, resources ...string) string {
 	s.t.Helper()
 	clients := kubernetes.NewForConfigOrDie(s.config)
@@ -50,7 +50,7 @@ func (s *site) reader(name string, resources ...string) string {
 	return token
 }
 
-// why asks, and returns the exit code.
+// why runs the command, and returns the answer and the exit code.
 func (p patient) why(object string) (a why.Answer, code int) {
 	p.t.Helper()
 	code, out, errs := fairlead(p.t, "why", object, "-n", p.namespace, "-o", "json", "--url", "http://"+p.address,
@@ -67,7 +67,7 @@ func (p patient) why(object string) (a why.Answer, code int) {
 	return a, code
 }
 
-// first waits until the first cause is of a type and has the evidence, "key=value", of which the value is a part.
+// first waits until the first cause is of a type and has the evidence "key=value", where value may be a part.
 func (p patient) first(object string, want why.Type, evidence ...string) (a why.Answer) {
 	p.t.Helper()
 	told := func() bool {
@@ -125,7 +125,7 @@ func (s *site) deletes(id string) {
 	}
 }
 
-// TestWhyOfStuckOperations makes operations that are stuck, each in its own way, and has the command say why.
+// TestWhyOfStuckOperations creates operations that are stuck, each in its own way, and runs the command why for each.
 func TestWhyOfStuckOperations(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -257,8 +257,8 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	s.finalizers("kept", "null")
 }
 
-// TestWhyOfReplicas: of two replicas that share the operations, each answers what only one of them knows: the answer
-// names that one, and the command asks it.
+// TestWhyOfReplicas asks two replicas that share the operations. The answer names the replica that holds the object,
+// and the command asks that one.
 func TestWhyOfReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -279,7 +279,7 @@ func TestWhyOfReplicas(t *testing.T) {
 	s.asks("first", operations.Request{Webhooks: []string{"one"}})
 	replicas[0].first("operation/app/first", why.Parked, "webhook=one")
 	s.asks("next", operations.Request{Webhooks: []string{"one"}})
-	for _, p := range replicas { // when the slot has moved, it may be the turn of either
+	for _, p := range replicas { // after the slot has moved, either may be next
 		s.eventually("told that one waits for the other", func() bool {
 			waits := 0
 			for _, id := range []string{"first", "next"} {
@@ -288,12 +288,12 @@ func TestWhyOfReplicas(t *testing.T) {
 					waits++
 				}
 			}
-			return waits == 1 // which stands nowhere but in the memory of one of them
+			return waits == 1 // which only the memory of one of them has
 		})
 	}
 }
 
-// TestWhyOfMissingRight: a controller that lacks a right says which rule that is.
+// TestWhyOfMissingRight: a controller that lacks a right names the missing rule.
 func TestWhyOfMissingRight(t *testing.T) {
 	for resource, tc := range map[string]struct{ webhook, verb, group string }{
 		"operations/status":     {"fine", "update", "fairlead.io"},

@@ -88,12 +88,12 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What cannot be written leaves nothing, wherever it fails.
+// A project that cannot be written leaves no files, whichever step fails.
 func TestNothingHalfWritten(t *testing.T) {
 	t.Setenv("GOPROXY", "off")
 	dir := t.TempDir()
 	o := Options{Module: "example.com/web", Group: "web.example.com", Kind: "WebPage"}
-	library := filepath.Join(dir, "library") // of which the Go command can make nothing
+	library := filepath.Join(dir, "library") // a directory that the Go command cannot use
 	full, file := filepath.Join(dir, "full"), filepath.Join(dir, "file")
 	for name, text := range map[string]string{
 		filepath.Join(library, "go.mod"): "module " + libraryModule + "\n\ngo 1.26.0\n",
@@ -143,14 +143,14 @@ func list(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// Files of a project are replaced together: where one cannot be, the others are as they were.
+// Files of a project are replaced together: if one cannot be, the others are unchanged.
 func TestReplaceIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "z", "full"), 0o755); err != nil { // no file can take its name
+	if err := os.MkdirAll(filepath.Join(dir, "z", "full"), 0o755); err != nil { // so no file can take its name
 		t.Fatal(err)
 	}
 	before := list(t, dir)
