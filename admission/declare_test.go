@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 )
 
-// Mistakes are told by Run before anything is sent, all of them, with file and line and the name of the hook.
+// Run reports all mistakes before it sends a request, with file and line and the name of the hook.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	good := admission.Options{Name: "pages", Namespace: "pages-system", Service: "hooks"}

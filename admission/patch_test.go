@@ -94,8 +94,8 @@ func value(depth int) *rapid.Generator[any] {
 	)
 }
 
-// What a patch makes of the object, by the API server's own implementation, is what the function made of its view of
-// it.
+// Applied by the API server's own implementation, a patch makes the change that the function made to its view of the
+// object.
 func TestPatchesApply(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 )
 
-// What no API server would send is refused, and the function not called.
+// A request that no API server would send is refused, and the function is not called.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, model(t), func(h *admission.Hooks) {

@@ -18,11 +18,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 )
 
-// TestSpans: each question has one, below that of who asks, in which the hook is called.
+// TestSpans: each call of a hook has a span below that of the API server, and the hook runs in it.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
-	const asked = "0102030405060708090a0b0c0d0e0f10" // the trace of our questions: the API server asks, too
+	const asked = "0102030405060708090a0b0c0d0e0f10" // the trace of the test's requests, since the API server calls, too
 	inside := make(chan trace.SpanContext, 1)
 	s := serve(t, model(t), func(h *admission.Hooks) {
 		admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen},
@@ -86,7 +86,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestNoSpans: without a provider they cost nothing.
+// TestNoSpans: without a provider, spans allocate nothing.
 func TestNoSpans(t *testing.T) {
 	if n := admission.SpanAllocs(t.Context()); n != 0 {
 		t.Errorf("no span takes %v allocations", n)

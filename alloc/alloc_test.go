@@ -31,7 +31,7 @@ var web = client.Key{Namespace: "a", Name: "web"}
 // bench is a server and one process that watches gateways.
 type bench struct {
 	t      *testing.T
-	ctx    context.Context // of a reconciler with a finalizer
+	ctx    context.Context // the context of a reconciler with a finalizer
 	server *apiserver.Server
 	c      *client.Client
 }
@@ -64,10 +64,10 @@ func (b *bench) get() *gateway {
 	return g
 }
 
-// provider gives out addresses.
+// provider allocates addresses.
 type provider struct {
-	keys  []string // that create was called with
-	fails int      // calls that fail after they have created something
+	keys  []string // the keys of its calls of create
+	fails int      // number of calls that fail after they have created a resource
 	made  map[string]string
 }
 
@@ -179,7 +179,7 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// Once fails before create.
+// Once fails before it calls create.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -367,7 +367,7 @@ func TestTheValueIsRecordedAfterTheContextHasEnded(t *testing.T) {
 	})
 }
 
-// What cannot be recorded any more is named, and given back.
+// A resource that cannot be recorded any more is named in the error, and discarded.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -386,7 +386,7 @@ func TestOrphans(t *testing.T) {
 			testbed.Change(b.t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) {
 				_ = unstructured.SetNestedField(u.Object, "other", "status", "allocated", "ip", "value")
 			})
-		}, nil}, // under the same key
+		}, nil}, // with the same key
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {

@@ -28,7 +28,7 @@ func (s secret) MarshalJSON() ([]byte, error) {
 
 // Every mistake of a step fails its fiber with an error that names flow, step and key, with and without Positions. The
 // key and the worker are free afterwards.
-func TestWhatStepsDoWrong(t *testing.T) {
+func TestMistakesOfSteps(t *testing.T) {
 	t.Parallel()
 	keep := func(v any) fstep {
 		return func(ctx context.Context, f *fib) Next {
@@ -203,7 +203,7 @@ func TestWhatStartRefuses(t *testing.T) {
 }
 
 // Calls for a fiber that has ended change nothing, and their results say so.
-func TestAnEndedFiberHearsNothing(t *testing.T) {
+func TestCallsForAnEndedFiber(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		var token Token
@@ -255,7 +255,7 @@ func (o *event) Check(context.Context, bool) (bool, error) { return o.on, nil }
 func (o *event) set()                                      { o.on = true; o.w.Wake() }
 
 // The error of a cancellation has the key and the path, for any cause.
-func TestACancellationSaysOfWhat(t *testing.T) {
+func TestACancellationNamesItsFiber(t *testing.T) {
 	t.Parallel()
 	var none *unreadable
 	for _, cause := range []error{nil, errBad, none} {
@@ -278,7 +278,7 @@ func TestACancellationSaysOfWhat(t *testing.T) {
 }
 
 // A step that ignores its context and blocks forever is named by Close. It blocks only its own worker.
-func TestAStepThatBlocksForEverIsNamed(t *testing.T) {
+func TestCloseNamesABlockedStep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := NewEngine(EngineOptions{Workers: 2})
@@ -310,7 +310,7 @@ func TestAStepThatBlocksForEverIsNamed(t *testing.T) {
 }
 
 // The error text of a position is truncated. Otherwise a status with many failed children could become too large.
-func TestAPositionStaysSmall(t *testing.T) {
+func TestErrorsInPositionsAreTruncated(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		saved := &Memory{}

@@ -59,7 +59,7 @@ func (c *handClock) add(d time.Duration) {
 }
 
 // An engine uses only its clock: for delays, timeouts, deadlines and the times of positions.
-func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
+func TestAnEngineUsesItsClock(t *testing.T) {
 	t.Parallel()
 	clock := &handClock{now: time.Date(2020, 2, 29, 12, 0, 0, 0, time.UTC)}
 	bubble(t, EngineOptions{clock: clock}, func(t *testing.T, e *Engine) {
@@ -73,7 +73,7 @@ func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
 				return f.Next()
 			}),
 		), p, StartOptions{Key: "k", Positions: saved})
-		step := func() string { // where it is once nothing moves
+		step := func() string { // the step after all goroutines are blocked
 			synctest.Wait()
 			return h.Step()
 		}
@@ -104,7 +104,7 @@ func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
 }
 
 // The number of workers bounds the number of running fibers. Parked fibers need no worker.
-func TestNoMoreRunThanThereAreWorkers(t *testing.T) {
+func TestWorkersBoundRunningFibers(t *testing.T) {
 	t.Parallel()
 	const workers = 3
 	bubble(t, EngineOptions{Workers: workers}, func(t *testing.T, e *Engine) {

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Undo from before the first step with an Undo completes at once. A failed Undo names its step.
-func TestUndoOfLittle(t *testing.T) {
+// An Undo from a step before the first one with an Undo completes at once. A failed Undo names its step.
+func TestEmptyAndFailedUndo(t *testing.T) {
 	t.Parallel()
 	park := func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour).Then("park") }
 	undo := func(fn fstep) Option { return Undo(fn) }
@@ -111,7 +111,7 @@ func TestACopyOfAPositionSharesNothing(t *testing.T) {
 }
 
 // A failure is logged once as a warning, with all its details. The end of other fibers is logged at debug level.
-func TestTheEndIsLogged(t *testing.T) {
+func TestEndsAreLogged(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[slog.Level]int{slog.LevelWarn: 1, slog.LevelDebug: 3} {
 		var out bytes.Buffer
@@ -138,7 +138,7 @@ func TestTheEndIsLogged(t *testing.T) {
 }
 
 // A failed step is logged even if the fiber handles the failure, because no caller sees it.
-func TestWhatGoesOnIsLogged(t *testing.T) {
+func TestHandledFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	bubble(t, EngineOptions{Workers: 1, Logger: slog.New(slog.NewTextHandler(&out, nil))}, func(t *testing.T, e *Engine) {
@@ -202,7 +202,7 @@ func TestPanicAfterPreemption(t *testing.T) {
 func TestChainingNeedsTheCurrentFiber(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
-		h := start(t, e, New("f", note("a")), &packet{}, StartOptions{}) // of no key
+		h := start(t, e, New("f", note("a")), &packet{}, StartOptions{}) // without a key
 		if err := h.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}

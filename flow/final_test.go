@@ -15,7 +15,7 @@ func (badError) Error() string { return "bad" }
 func (badError) Is(error) bool { panic("bad") }
 
 // A step is retried after an error of its own or of its Done, except for an error that matches ErrFinal.
-func TestWhatIsTriedAgain(t *testing.T) {
+func TestErrorsThatAreRetried(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
 	tries := Retry(Backoff{Base: time.Second, Max: time.Second, Attempts: 3})
@@ -60,7 +60,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 }
 
 // An error of Done is retried, and the next call decides.
-func TestDoneIsAskedAgain(t *testing.T) {
+func TestDoneIsRetried(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		p := &packet{}

@@ -15,8 +15,8 @@ func TestForkPolicy(t *testing.T) {
 		total   int
 		mode    forkMode
 		ends    string // of the children in the order of their start: c completed, f failed, n not needed
-		started []int  // number of started children, first and after each end
-		enough  int    // after how many ends the fork needs no more, 0 for never
+		started []int  // number of started children, at the start and after each end
+		enough  int    // number of ends after which the fork needs no more; 0: never
 		errs    []int  // indexes of the failed children
 		ok      bool
 	}{

@@ -184,7 +184,8 @@ func TestAFloodOfOneGroupDelaysAnotherByOneTurn(t *testing.T) {
 	})
 }
 
-// TestManySubgroupsDelayAnotherGroupByOneTurn: a group has as many turns as another one, however many subgroups it has.
+// TestManySubgroupsDelayAnotherGroupByOneTurn: a group gets as many turns as another one, however many subgroups it
+// has.
 func TestManySubgroupsDelayAnotherGroupByOneTurn(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {

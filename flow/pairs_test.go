@@ -121,7 +121,7 @@ func nap(parent *fib, seconds int) Child {
 	})).Child("", &packet{})
 }
 
-// resumedAt is resumed at a time of the run.
+// resumedAt returns a token that is resumed at a time of the run.
 func resumedAt(f *fib, seconds int, err error) Token {
 	t := f.Token()
 	time.AfterFunc(time.Until(f.Began().Add(time.Duration(seconds)*time.Second)), func() {
@@ -140,7 +140,7 @@ func pairFlow(line, outcome, option string) *Flow[packet] {
 	}
 	test := Step("test", func(_ context.Context, f *fib) Next {
 		f.Packet.seen(f)
-		if f.Attempt() > 0 || !f.Entered().Equal(f.Began()) || f.Packet.n > 0 { // it has returned that before
+		if f.Attempt() > 0 || !f.Entered().Equal(f.Began()) || f.Packet.n > 0 { // the first run has returned it
 			return f.Next()
 		}
 		f.Packet.n++
@@ -191,7 +191,7 @@ func (d *dying) Save(ctx context.Context, key string, p Position) error {
 	if d.dead {
 		return nil
 	}
-	text, err := json.Marshal(p) // as it is kept outside
+	text, err := json.Marshal(p) // as stored outside
 	if err != nil {
 		return err
 	}

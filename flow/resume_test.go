@@ -18,8 +18,8 @@ type went struct {
 	Err  string
 }
 
-// goOn starts a fiber with a saved position, and waits for its end.
-func goOn(t *testing.T, fl *Flow[packet], opt StartOptions) went {
+// resume starts a fiber with a saved position, and waits for its end.
+func resume(t *testing.T, fl *Flow[packet], opt StartOptions) went {
 	t.Helper()
 	e, began, p := NewEngine(EngineOptions{}), time.Now(), &packet{}
 	defer e.Close(context.Background())
@@ -31,8 +31,8 @@ func goOn(t *testing.T, fl *Flow[packet], opt StartOptions) went {
 	return w
 }
 
-// Downtime counts: a step counts its deadline from its first entry, and a wait from its beginning.
-func TestDeadlinesCountFromWhenAStepIsEntered(t *testing.T) {
+// Downtime counts: the deadline of a step counts from its first entry, and a wait from its start.
+func TestDeadlinesCountFromTheFirstEntry(t *testing.T) {
 	t.Parallel()
 	s := time.Second
 	next := func(_ context.Context, f *fib) Next {
@@ -104,7 +104,7 @@ func TestDeadlinesCountFromWhenAStepIsEntered(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(c.down)
-			if diff := cmp.Diff(c.want, goOn(t, fl, opt)); diff != "" {
+			if diff := cmp.Diff(c.want, resume(t, fl, opt)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
 			}
 		})
@@ -116,8 +116,8 @@ func then(d time.Duration, step string) fstep {
 	return func(_ context.Context, f *fib) Next { return f.Delay(d).Then(step) }
 }
 
-// The deadline of an await that a restart has cut short is that of this await, not of a later one of its step.
-func TestADeadlineOfBeforeTheRestartIsForOneAwait(t *testing.T) {
+// A restart may cut an await short. Its deadline then applies to this await, not to a later one of the step.
+func TestARestartedDeadlineIsForOneAwait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		opt := StartOptions{Key: "k", Positions: &Memory{}}
@@ -140,14 +140,14 @@ func TestADeadlineOfBeforeTheRestartIsForOneAwait(t *testing.T) {
 			t.Fatal(err)
 		}
 		skip = true
-		if diff := cmp.Diff(went{"await", time.Hour + 50*time.Second, ""}, goOn(t, fl, opt)); diff != "" {
+		if diff := cmp.Diff(went{"await", time.Hour + 50*time.Second, ""}, resume(t, fl, opt)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
 
 // A delay leads to its original step, even if the flow has a new step in between.
-func TestADelayLeadsWhereItWasTo(t *testing.T) {
+func TestADelayKeepsItsTarget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		opt := StartOptions{Key: "k", Positions: &Memory{}}
@@ -157,14 +157,14 @@ func TestADelayLeadsWhereItWasTo(t *testing.T) {
 		if err := e.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := goOn(t, New("f", Step("a", stay), note("b"), note("c")), opt); got != (went{"c", time.Minute, ""}) {
+		if got := resume(t, New("f", Step("a", stay), note("b"), note("c")), opt); got != (went{"c", time.Minute, ""}) {
 			t.Errorf("it went %+v", got)
 		}
 	})
 }
 
 // The deadline of a step may pass just before the step runs again, or before a detour returns to it.
-func TestTheTimeOfAStepIsOver(t *testing.T) {
+func TestTheDeadlineOfAStepHasPassed(t *testing.T) {
 	t.Parallel()
 	late := Step("late", func(_ context.Context, f *fib) Next { f.Packet.note("late"); return f.Next() })
 	for _, c := range []struct {
@@ -182,7 +182,7 @@ func TestTheTimeOfAStepIsOver(t *testing.T) {
 		}, went{"d", time.Minute, "f/a: deadline of the step: timed out"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, goOn(t, New("f", c.nodes...), StartOptions{})); diff != "" {
+			if diff := cmp.Diff(c.want, resume(t, New("f", c.nodes...), StartOptions{})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
 			}
 		})
@@ -214,7 +214,7 @@ func TestASkippedHandlerKeepsItsError(t *testing.T) {
 }
 
 // A condition without events and without an interval is invalid.
-func TestAFuncThatIsNeverLookedAtAgain(t *testing.T) {
+func TestAFuncWithoutAnInterval(t *testing.T) {
 	t.Parallel()
 	never := func(context.Context) (bool, error) { return false, nil }
 	for _, c := range []struct {

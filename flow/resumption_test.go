@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPlanResumption: a position alone says how a fiber continues. Times are in minutes after the position was saved.
+// TestPlanResumption: the position alone decides how a fiber continues. Times are in minutes after the position was
+// saved.
 func TestPlanResumption(t *testing.T) {
 	t.Parallel()
 	d := New("f", note("a"), Step("b", stay, Deadline(time.Minute)), Detour("d", stay), note("c")).def

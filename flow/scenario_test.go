@@ -172,7 +172,7 @@ func TestPreemptionRunsTheLastOfThreeAndNeverBesideTheFirst(t *testing.T) {
 			if !errors.Is(context.Cause(ctx), ErrPreempted) {
 				t.Errorf("cause of A: %v", context.Cause(ctx))
 			}
-			<-leave // goes on although it was told to stop
+			<-leave // continues after its context has ended
 		}), &packet{}, opt("A"))
 		<-entered
 		b := start(t, e, fl("B", func(context.Context) {}), &packet{}, opt("B"))

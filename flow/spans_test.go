@@ -22,7 +22,7 @@ func TestFiberSpansAlone(t *testing.T) {
 		t.Error("without a tracer there is something to do")
 	}
 	s.use(made.Tracer("test"))
-	s.use(spans.New().Tracer("second")) // there is one already
+	s.use(spans.New().Tracer("second")) // a tracer was set before
 	s.resume(f, c.time.now())
 	if s.off() || f.tracing().span == nil || len(clock.alarms) != 1 {
 		t.Fatalf("no span is open, or not with one alarm: %d", len(clock.alarms))

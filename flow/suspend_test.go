@@ -178,7 +178,7 @@ func TestATokenOfAStepThatDidNotSuspendIsStale(t *testing.T) {
 	}
 }
 
-// The race detector checks that Value and the resumption of the token of a running step take one lock.
+// The race detector checks that Value and the resumption of a running step's token take the same lock.
 func TestValueIsReadWhileTheTokenIsResumed(t *testing.T) {
 	t.Parallel()
 	e := NewEngine(EngineOptions{})

@@ -107,8 +107,8 @@ func TestTraceOverARestart(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfATraceThatIsNotSampled: a link to such a trace would lead nowhere.
-func TestNothingIsKeptOfATraceThatIsNotSampled(t *testing.T) {
+// TestUnsampledTraceIsNotKept: a link to such a trace would lead nowhere.
+func TestUnsampledTraceIsNotKept(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		reason string
@@ -134,16 +134,16 @@ func TestNothingIsKeptOfATraceThatIsNotSampled(t *testing.T) {
 	}
 }
 
-// TestALateBeginLinks: the span of a fiber that has waited at the gate for long links to the span of its starter. So
+// TestALateStartLinks: the span of a fiber that has waited at the gate for long links to the span of its starter. So
 // does the span of a child whose parent span has ended long ago.
-func TestALateBeginLinks(t *testing.T) {
+func TestALateStartLinks(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
 	tracer := made.Tracer("test")
 	bubble(t, EngineOptions{Tracer: tracer}, func(t *testing.T, e *Engine) {
 		slow := New("slow", Step("a", func(_ context.Context, f *fib) Next { return f.Delay(10 * time.Minute) }))
 		start(t, e, slow, &packet{}, StartOptions{Key: "k"})
-		time.Sleep(time.Second) // so that it has begun, on the clock of the bubble
+		time.Sleep(time.Second) // so that it has started, on the clock of the bubble
 		ctx, request := tracer.Start(t.Context(), "request")
 		h, err := New("next", note("b")).Start(ctx, e, &packet{}, StartOptions{Key: "k", Mode: Coalesce})
 		if err != nil {
@@ -162,7 +162,7 @@ func TestALateBeginLinks(t *testing.T) {
 	if len(parents) != 2 || !spans.Links(parents[1], parents[0]) {
 		t.Fatalf("%d spans of the parent", len(parents))
 	}
-	var begun []spans.Span // of each child the first
+	var begun []spans.Span // the first span of each child
 	for _, kid := range kids {
 		if spans.IsChild(kid, parents[0]) || spans.Links(kid, parents[0]) {
 			begun = append(begun, kid)

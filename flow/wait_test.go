@@ -151,7 +151,7 @@ func TestAwait(t *testing.T) {
 				t.Errorf("%s: %d watches, %d stopped", c.reason, o.watched.Load(), o.stopped.Load())
 			}
 			checks := o.checks.Load()
-			o.wake() // of the past
+			o.wake() // an outdated event
 			synctest.Wait()
 			if o.checks.Load() != checks {
 				t.Errorf("%s: a late wake was heeded", c.reason)
@@ -181,7 +181,7 @@ func TestAWakeWhileTheConditionIsCheckedIsNotLost(t *testing.T) {
 	})
 }
 
-// eager wakes while it is being registered.
+// eager wakes its waker during the registration.
 type eager struct{ *object }
 
 func (e eager) Watch(w Waker) func() {
@@ -223,7 +223,7 @@ func TestTheFirstLiveChecksOfManyAreSpread(t *testing.T) {
 	})
 }
 
-// lateState reads its state before the event comes.
+// lateState reads its state before the event arrives.
 type lateState struct{ *object }
 
 func (l lateState) Check(ctx context.Context, live bool) (bool, error) {
@@ -249,7 +249,7 @@ func TestSignal(t *testing.T) {
 			StartOptions{})
 		synctest.Wait()
 		s.Set()
-		s.Clear() // while no worker is free to see it
+		s.Clear() // while no worker is free to read it
 		close(busy)
 		synctest.Wait()
 		if h.Status() != Parked {

@@ -29,7 +29,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// conversionBed is a custom resource with its definition, which names the Service of a program that converts, and the
+// conversionBed is a custom resource with its definition, which names the Service of a converting program, and the
 // namespace of the program. The Service leads the API server to this process.
 type conversionBed struct {
 	*hookbed.Bench
@@ -160,7 +160,7 @@ func (b *conversionBed) state(version string) map[string]any {
 	return all
 }
 
-// refused checks that the API server has refused a request since it cannot convert.
+// refused checks that the API server has refused a request because it cannot convert.
 func (b *conversionBed) refused(what string, err error) {
 	b.T.Helper()
 	if !strings.Contains(hookbed.Text(err), "conversion webhook for ") {
@@ -168,7 +168,7 @@ func (b *conversionBed) refused(what string, err error) {
 	}
 }
 
-// program returns a runtime that converts, by way of v1.
+// program returns a runtime that converts, with v1 as the hub.
 func (b *conversionBed) program(exit bool) (*fairlead.Runtime, *admission.Hooks) {
 	b.T.Helper()
 	rt := fairlead.New(env.Config(b.T), fairlead.WithScheme(b.scheme))
@@ -181,8 +181,8 @@ func (b *conversionBed) program(exit bool) (*fairlead.Runtime, *admission.Hooks)
 	return rt, h
 }
 
-// run runs a program that converts, and observes v1. It returns when the observer has handled the objects that there
-// are; told returns the hosts and ports of all objects that it was shown.
+// run runs a program that converts, and observes v1. It returns when the observer has handled the existing objects.
+// told returns the hosts and ports of all observed objects.
 func (b *conversionBed) run() (stop func(), told func() []string) {
 	b.T.Helper()
 	rt, _ := b.program(false)
@@ -221,7 +221,7 @@ func (b *conversionBed) converts(name, address string) {
 	})
 }
 
-// reported says what is missing of the condition and of the Event.
+// reported returns what is missing in the condition and in the Event.
 func (b *conversionBed) reported() string {
 	crd, err := b.definitions.Get(b.Ctx, b.crd.Name, metav1.GetOptions{})
 	if err != nil {
@@ -284,7 +284,7 @@ func TestFirstInstall(t *testing.T) {
 	}
 }
 
-// A definition with stored objects gets more versions, and another one is stored from then on.
+// A definition with stored objects gets more versions, and a new storage version.
 func TestSecondVersion(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -333,7 +333,7 @@ func TestSecondVersion(t *testing.T) {
 	}
 }
 
-// The program fills in what a new apply takes away, long before it looks at everything again.
+// The program restores what a new apply removes, long before its regular check.
 func TestReapply(t *testing.T) {
 	t.Parallel()
 	b := newConversionBed(t)
@@ -383,7 +383,7 @@ func TestReapply(t *testing.T) {
 			}})
 		}, true},
 	} {
-		if lacks := b.reported(); tc.lossy && lacks == "" { // forget the report of the case before
+		if lacks := b.reported(); tc.lossy && lacks == "" { // reset the report of the previous case
 			if err := b.forget(); err != nil {
 				t.Fatal(err)
 			}
@@ -411,7 +411,7 @@ func TestReapply(t *testing.T) {
 	}
 }
 
-// forget has the condition be False, as an operator sets it.
+// forget sets the condition to False, as an operator would.
 func (b *conversionBed) forget() error {
 	raw := []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","status":{"conditions":[{
 		"type":"fairlead.io/FieldsMayBeLost","status":"False","reason":"Compared","message":"compared with a backup"}]}}`)
@@ -421,7 +421,7 @@ func (b *conversionBed) forget() error {
 	return err
 }
 
-// Without the program a read of another version fails, and no write is stored that would have to be converted.
+// Without the program, reads of another version fail, and no write that needs a conversion is stored.
 func TestConverterGone(t *testing.T) {
 	t.Parallel()
 	b := newConversionBed(t)
@@ -451,7 +451,7 @@ func TestConverterGone(t *testing.T) {
 	}
 }
 
-// A program that is to exit repairs the definition, reports it and exits; the next one runs.
+// A program that is about to exit repairs the definition, reports it and exits; the next one runs.
 func TestExitOnLostFields(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -25,7 +25,7 @@ func build(t *testing.T) resmap.ResMap {
 	return built
 }
 
-// at returns what a built resource has at a path.
+// at returns the field of a built resource at a path.
 func at(t *testing.T, built resmap.ResMap, kind string, path ...any) any {
 	t.Helper()
 	for _, r := range built.Resources() {
@@ -74,8 +74,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestSelectors: what selects the pods of the controller by labels or names its port means the ones that the Deployment
-// makes.
+// TestSelectors: selectors and port names of other objects match the pods of the Deployment.
 func TestSelectors(t *testing.T) {
 	t.Parallel()
 	built := build(t)
@@ -108,8 +107,8 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// TestServed: the HTTP API is secured and asks for tokens that are good for nothing else; what is not API, and probes,
-// are on another port.
+// TestServed: the HTTP API requires TLS, and tokens with an audience of its own. Metrics and probes are on another
+// port.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	built := build(t)

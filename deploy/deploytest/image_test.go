@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// instruction is one of a Dockerfile.
+// instruction is one instruction of a Dockerfile.
 type instruction struct {
 	name, rest string
 }
 
-// stages returns the instructions of a Dockerfile by stage, each beginning with FROM.
+// stages returns the instructions of a Dockerfile by stage, each starting with FROM.
 func stages(t *testing.T, text string) [][]instruction {
 	t.Helper()
 	var out [][]instruction
@@ -41,14 +41,14 @@ var (
 	goOfBase = regexp.MustCompile(`^golang:([0-9.]+)-`)
 )
 
-// base returns what a stage is made from, and its name behind it, without the platform that it is made on.
+// base returns the base image of a stage, and the name of the stage after it, without the platform.
 func base(stage []instruction) []string {
 	return slices.DeleteFunc(strings.Fields(stage[0].rest), func(word string) bool {
 		return word == "--platform=$BUILDPLATFORM"
 	})
 }
 
-// lint says what is wrong with a Dockerfile for a program that needs nothing but itself.
+// lint returns what is wrong with a Dockerfile of a program that needs no other files.
 func lint(t *testing.T, text string) (wrong []string) {
 	t.Helper()
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -134,7 +134,7 @@ func TestDockerfile(t *testing.T) {
 	if has == nil || older(has[1], wanted) {
 		t.Errorf("built with Go %v, go.mod wants %s", has, wanted)
 	}
-	for old, bad := range map[string]string{ // what the lint is there for
+	for old, bad := range map[string]string{ // mistakes that lint must find
 		"USER 65532:65532": "USER 0:0", "FROM scratch": "FROM debian:latest", "-trimpath": "", "--from=build": "--from=other",
 		"CGO_ENABLED=0":            "",
 		`ENTRYPOINT ["/fairlead"]`: "ENTRYPOINT /fairlead", "golang:": "golang@", "COPY . .": "ADD . .",
@@ -158,7 +158,7 @@ func numbers(version string) (out []int) {
 	return out
 }
 
-// TestImage: the Deployment runs a certain version, as the user that the image is made for.
+// TestImage: the Deployment runs a fixed version, as the user of the image.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	built := build(t)

@@ -30,7 +30,7 @@ func release(t *testing.T, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// plugin is a manifest of krew, as far as it is used here; what else is in one is an error.
+// plugin is a manifest of krew. Fields that tests do not use are errors.
 type plugin struct {
 	APIVersion, Kind string
 	Metadata         struct{ Name string }
@@ -44,7 +44,7 @@ type plugin struct {
 	}
 }
 
-// TestKrew: the manifest of a release names its archives, each with its sum, for the platforms that they are for.
+// TestKrew: the manifest of a release has an archive with its checksum for each platform.
 func TestKrew(t *testing.T) {
 	t.Parallel()
 	const version = "v1.2.3"
@@ -112,7 +112,7 @@ func TestKrew(t *testing.T) {
 	}
 }
 
-// TestReleaseCheck: a version that is not written down where it has to be is no release.
+// TestReleaseCheck: a version that is not written in all required files cannot be released.
 func TestReleaseCheck(t *testing.T) {
 	t.Parallel()
 	_, err := release(t, "check", "v99.0.0")
@@ -126,7 +126,7 @@ func TestReleaseCheck(t *testing.T) {
 	}
 }
 
-// workflow is one of GitHub, as far as it is held to something here.
+// workflow is a workflow of GitHub, as far as tests read it.
 type workflow struct {
 	Permissions map[string]string
 	Jobs        map[string]struct {
@@ -142,8 +142,8 @@ var (
 	targets = regexp.MustCompile(`make ([a-z]+)`)
 )
 
-// TestWorkflow: what publishes comes after the tests and has the rights of its job alone, actions are of certain
-// versions, and what is run exists.
+// TestWorkflow: publishing jobs run after the tests with only their own rights. Actions have fixed versions, and all
+// commands exist.
 func TestWorkflow(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../../.github/workflows/release.yml")

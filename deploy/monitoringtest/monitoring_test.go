@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 const dir = "../monitoring/"
 
-// silent are the alerts that do not fire in the trouble that the programs of the test get into, with why.
+// silent has the alerts that do not fire in this test, with the reasons.
 var silent = map[string]string{
 	"FairleadSharedObjectChanged":  "who changes a shared object is a race, which tests look for",
 	"FairleadObjectsUnreadable":    "it takes an object that a store cannot keep, or a reader decode",
@@ -40,12 +40,12 @@ var silent = map[string]string{
 	"FairleadCallsQueue":           "it takes receivers that do not answer, for which the clock would wait",
 }
 
-// absent are the metrics that have no series before something happens that does not happen to the programs of the test.
+// absent has the metrics without series, because their cause does not occur in this test.
 var absent = map[string]bool{
 	"fairlead_reconcile_map_errors_total": true, "fairlead_http_connections_closed_total": true,
 }
 
-// alerts are those of both files.
+// alerts returns the alerts of both files.
 func alerts(t *testing.T) (all []rulefmt.Rule) {
 	t.Helper()
 	for _, file := range []string{"library.rules.yaml", "controller.rules.yaml"} {
@@ -61,7 +61,7 @@ func alerts(t *testing.T) (all []rulefmt.Rule) {
 	return all
 }
 
-// panel is one of the board, with what it asks.
+// panel is a panel of the board, with its queries.
 type panel struct {
 	Title, Type string
 	Targets     []struct{ Expr string }
@@ -86,8 +86,8 @@ func loadBoard(t *testing.T) (b board) {
 	return b
 }
 
-// filled are queries as Grafana sends them: with all of each variable chosen, and the interval that it computes from
-// the scrapes'.
+// filled returns a query as Grafana sends it: with all values of each variable, and the interval that it computes from
+// that of scrapes.
 func filled(b board, expr string) string {
 	for _, v := range b.Templating.List {
 		expr = strings.ReplaceAll(expr, "$"+v.Name+`"`, `.*"`)
@@ -95,12 +95,11 @@ func filled(b board, expr string) string {
 	return strings.ReplaceAll(expr, "$__rate_interval", "2m")
 }
 
-// TestQueries has programs run that are well, and others that are not, and evaluates the board and the alerts over what
-// was collected.
+// TestQueries runs healthy and troubled programs, and evaluates the board and the alerts over the collected metrics.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	var well, ill *monitored
-	t.Run("Run", func(t *testing.T) { // both at a time
+	t.Run("Run", func(t *testing.T) { // both in parallel
 		t.Run("Well", func(t *testing.T) {
 			t.Parallel()
 			well = play(t, 40*time.Minute, 0, 0)
@@ -170,7 +169,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestAlertsSayWhatToDo: each has a severity, texts, and a section of the documentation that exists.
+// TestAlertsSayWhatToDo: each alert has a severity, texts, and an existing section of the documentation.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
@@ -208,8 +207,8 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestPrometheusRules: those for the Prometheus operator are the files of rules. go test -run TestPrometheusRules
-// -update writes them.
+// TestPrometheusRules: the objects for the Prometheus operator have the rules of the files. go test -run
+// TestPrometheusRules -update writes them.
 func TestPrometheusRules(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"library", "controller"} {

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// outside is a world outside of the process: it makes each effect once per idempotency key, and records all that is
-// asked.
+// outside is the world outside of the process. It makes each effect once for each idempotency key, and records all
+// requests.
 type outside struct {
 	mu    sync.Mutex
 	made  map[string]bool // by idempotency key
@@ -42,13 +42,13 @@ func (o *outside) has(name string) bool {
 
 type domain struct{ *outside }
 
-// reserve makes an effect that only the idempotency key keeps from being made twice.
+// reserve makes an effect that only the idempotency key protects from repetition.
 func reserve(ctx context.Context, f *flow.Fiber[domain]) flow.Next {
 	f.Packet.effect("address", f.IdempotencyKey())
 	return f.Next()
 }
 
-// create makes an effect that can be seen.
+// create makes an effect that can be observed.
 func create(name string) flow.Node[domain] {
 	return flow.Step(name, func(ctx context.Context, f *flow.Fiber[domain]) flow.Next {
 		f.Packet.effect(name, fmt.Sprint(name, time.Now().UnixNano(), f.Attempt()))
@@ -85,7 +85,7 @@ func TestCrashAtEveryBoundaryDoublesNothing(t *testing.T) {
 				for _, name := range []string{"admin", "address", "one", "two", "last"} {
 					want := []int{1}
 					if name == "address" {
-						want = []int{1, 2} // a crash after the end starts a new run, which nothing can tell from the old one
+						want = []int{1, 2} // a crash after the end starts a new run, which cannot be distinguished from the old one
 					}
 					if !slices.Contains(want, o.state[name]) {
 						t.Errorf("%s was made %d times", name, o.state[name])
@@ -133,7 +133,7 @@ func TestExploreFindsAnOrderThatBreaks(t *testing.T) {
 		for _, who := range []string{"a", "b", "c"} {
 			s.Go(who, func(pass func()) {
 				pass()
-				order += who // one goes on at a time
+				order += who // one at a time
 			})
 		}
 		s.Run(time.Second, func() bool { return true })
@@ -167,7 +167,7 @@ func TestExploreRepeatsASeed(t *testing.T) {
 	}
 }
 
-// failing is a test that notes failures instead of failing.
+// failing is a test that records failures instead of failing.
 type failing struct {
 	testing.TB
 	failures int
@@ -222,9 +222,9 @@ func TestMonitorTellsBrokenPromises(t *testing.T) {
 	}
 }
 
-// A world may ask for several crashes in a row, for a time when nothing runs, and for what its steps see to be
+// A world may request several crashes in a row, and downtime between them. It may have the observations of steps
 // compared.
-func TestCrashAsTheWorldSays(t *testing.T) {
+func TestCrashOptionsOfTheWorld(t *testing.T) {
 	t.Parallel()
 	type packet struct{ trace *flowtest.Trace }
 	fl := flow.New("f",

@@ -10,16 +10,16 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// told is a test that notes what it is told.
-type told struct {
+// failures is a test that records its failures.
+type failures struct {
 	testing.TB
 	text []string
 }
 
-func (t *told) Errorf(format string, args ...any) {
+func (t *failures) Errorf(format string, args ...any) {
 	t.text = append(t.text, fmt.Sprintf(format, args...))
 }
-func (t *told) Helper() {}
+func (t *failures) Helper() {}
 
 func TestATraceTellsWhatDiffers(t *testing.T) {
 	t.Parallel()
@@ -81,7 +81,7 @@ func TestATraceTellsWhatDiffers(t *testing.T) {
 			"it ended with boom, without a crash with <nil>",
 		},
 	} {
-		to := &told{TB: t}
+		to := &failures{TB: t}
 		c.after.compare(to, whole, true)
 		if got := strings.Join(to.text, "\n"); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, want %q", c.reason, got, c.want)
@@ -89,8 +89,8 @@ func TestATraceTellsWhatDiffers(t *testing.T) {
 	}
 }
 
-// A position says where the next start goes on, and how a story goes on after it.
-func TestWhereAStoryGoesOn(t *testing.T) {
+// A position shows where the next start continues, and how a trace continues after it.
+func TestWhereATraceContinues(t *testing.T) {
 	t.Parallel()
 	tr := &Trace{}
 	for range 3 {

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/admission/admissiontest"
 )
 
-// Hooks are asked from when Start has returned until the test ends, about the namespace of the test and no other.
+// The API server calls hooks from the return of Start until the test ends, only for the namespace of the test.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	api := kubernetes.NewForConfigOrDie(env.Config(t))

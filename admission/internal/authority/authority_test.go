@@ -43,7 +43,7 @@ func verify(bundle []byte, leaf *x509.Certificate, host string, at time.Time) er
 	return err
 }
 
-// checked has the chains of certificates that were verified with a bundle: signatures stay good, validity ends.
+// checked has the verified chains of certificates by bundle. Signatures stay valid, but validity periods end.
 type checked map[[2]string][]*x509.Certificate
 
 // verify is [verify] of the host "hook" that checks the signatures of a pair once.
@@ -129,7 +129,7 @@ func TestParse(t *testing.T) {
 		reason string
 		change func(map[string][]byte)
 		want   int    // authorities
-		entry  string // that is told of
+		entry  string // of the reported error
 		says   string
 	}{
 		{"as written", func(map[string][]byte) {}, 2, "", ""},
@@ -196,7 +196,7 @@ func TestPlan(t *testing.T) {
 }
 
 // TestRotation runs replicas over the life of an authority, with the Secret and the configuration as the API server
-// keeps them. A caller with an older configuration trusts the certificate of each replica at any time.
+// stores them. A caller with an older configuration trusts the certificate of each replica at any time.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	l := authority.Lifetimes{
@@ -263,7 +263,7 @@ func TestRotation(t *testing.T) {
 		}
 		for range 100 {
 			now = now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "minutes")) * time.Minute)
-			for i := range replicas { // each at least once in what the bound of Look is
+			for i := range replicas { // each at least once within the bound of Look
 				look(&replicas[i])
 			}
 			if rapid.IntRange(0, 20).Draw(t, "restarts") == 0 {
@@ -322,7 +322,7 @@ func TestSigner(t *testing.T) {
 	}
 }
 
-// A Secret that was lost is mended from what the API server trusts, and the old certificates stay good.
+// A lost Secret is restored from the bundle that the API server trusts, and the old certificates stay valid.
 func TestTakenFromTheBundle(t *testing.T) {
 	t.Parallel()
 	a := made(t, began)
