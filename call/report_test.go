@@ -208,7 +208,7 @@ func TestBudget(t *testing.T) {
 }
 
 // A caller that gives up while it waits for a token leaves the token to others.
-func TestBudgetOfThoseWhoGiveUp(t *testing.T) {
+func TestBudgetOfCanceledCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		budget := &call.Budget{PerSecond: 1, Ratio: -1, Burst: 1, MaxWait: 3 * time.Second}

@@ -308,7 +308,7 @@ func TestStepThatRunsAgainIsInDoubt(t *testing.T) {
 }
 
 // The retry of a step does not repeat a write that must not be executed twice, unless the write has definitely failed.
-func TestStepDoesNotRepeatWhatMayBeDone(t *testing.T) {
+func TestStepDoesNotRepeatADoubtfulWrite(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason   string
@@ -393,7 +393,7 @@ func TestStepEnteredAgainMakesANewRequest(t *testing.T) {
 
 // A fiber that was parked between two tries continues after a restart: at the same step, after its back-off, and in
 // doubt.
-func TestStepGoesOnAfterARestart(t *testing.T) {
+func TestStepContinuesAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, c, stop := newServer(t)

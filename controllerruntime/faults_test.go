@@ -316,7 +316,7 @@ func (f *faulty) lists() int {
 }
 
 // A slow handler gets the combined result of the events that it missed, and does not delay others.
-func TestSlowHandlersAreGivenFoldedStates(t *testing.T) {
+func TestSlowHandlersGetFoldedStates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := startFaulty(t, cache.Options{})

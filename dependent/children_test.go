@@ -147,7 +147,7 @@ func TestAForeignObjectIsNotTaken(t *testing.T) {
 	})
 }
 
-func TestWhatAnotherControllerOwnsIsNeverTaken(t *testing.T) {
+func TestChildrenOfOtherControllersAreNotAdopted(t *testing.T) {
 	bubble(t, func(b *bench) {
 		yes := true
 		testbed.Put(b.t, b.server, foreign("web-page", []metav1.OwnerReference{{
@@ -196,9 +196,9 @@ func TestAForeignObjectInPlaceOfAChild(t *testing.T) {
 	})
 }
 
-// TestAForeignObjectThatGoes deletes a foreign object with the name of a child. No event tells the controller of its
+// TestADeletedForeignObject deletes a foreign object with the name of a child. No event tells the controller of its
 // end.
-func TestAForeignObjectThatGoes(t *testing.T) {
+func TestADeletedForeignObject(t *testing.T) {
 	bubble(t, func(b *bench) {
 		old := foreign("web-page", nil)
 		old.Finalizers = []string{"example.com/wait"}
@@ -412,7 +412,7 @@ func TestNoForce(t *testing.T) {
 	})
 }
 
-func TestATimeoutIsTold(t *testing.T) {
+func TestATimeoutIsReported(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()
 		dependent.Add(g, "page", page, dependent.Ready(isOpen), dependent.Timeout(time.Minute))
@@ -482,7 +482,7 @@ func TestBadDesires(t *testing.T) {
 	}
 }
 
-func TestAPanicIsToldAndEndsNothing(t *testing.T) {
+func TestAPanicFailsOnlyItsNode(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()
 		dependent.Add(g, "bad", func(context.Context, *gateway) (*corev1.ConfigMap, error) { panic("boom") })
@@ -497,7 +497,7 @@ func TestAPanicIsToldAndEndsNothing(t *testing.T) {
 	})
 }
 
-func TestMistakesAreTold(t *testing.T) {
+func TestMistakesAreReported(t *testing.T) {
 	other := dependent.For[gateway]()
 	for _, tc := range []struct {
 		reason  string

@@ -90,7 +90,7 @@ func TestAnOrder(t *testing.T) {
 	})
 }
 
-func TestARestartGoesOn(t *testing.T) {
+func TestARestartContinues(t *testing.T) {
 	bubble(t, func(b *bench) {
 		declare := func() *dependent.Graph[gateway] {
 			g := dependent.For[gateway]()

@@ -149,7 +149,7 @@ var (
 	_       = json.Marshaler(secret{})
 )
 
-func TestWhatStartRefuses(t *testing.T) {
+func TestStartRefuses(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		good := New("f", note("a"))

@@ -12,7 +12,7 @@ import (
 
 func stay(ctx context.Context, f *fib) Next { return f.Next() }
 
-func TestNewTellsWhatIsWrong(t *testing.T) {
+func TestNewReportsMistakes(t *testing.T) {
 	t.Parallel()
 	other := func(ctx context.Context, f *Fiber[int]) Next { return f.Next() }
 	valid := New[packet]("inner", Step("x", stay))
@@ -173,7 +173,7 @@ func TestStepsRunInOrder(t *testing.T) {
 	}
 }
 
-func TestAttemptAndErrAreSeen(t *testing.T) {
+func TestStepsSeeAttemptAndErr(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		var attempts []int

@@ -107,7 +107,7 @@ func TestForkModes(t *testing.T) {
 	}
 }
 
-func TestForkRefusesWhatCannotRun(t *testing.T) {
+func TestForkRefusesInvalidChildren(t *testing.T) {
 	t.Parallel()
 	child := New("child", note("x"))
 	var endless *Flow[packet]

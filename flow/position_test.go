@@ -287,7 +287,7 @@ func (l loader) Load(context.Context, string) (Position, bool, error) {
 func (loader) Save(context.Context, string, Position) error { return nil }
 func (loader) Clear(context.Context, string) error          { return nil }
 
-func TestWhatAStepKeepsAcrossARestart(t *testing.T) {
+func TestTheStateOfAStepAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var keys []string

@@ -65,7 +65,7 @@ type badWait struct{}
 func (badWait) Watch(Waker) func()                        { panic(errBad) }
 func (badWait) Check(context.Context, bool) (bool, error) { return false, nil }
 
-func TestPanicInTheCallbackHarmsNobody(t *testing.T) {
+func TestAPanicInACallbackIsContained(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {
 		h := start(t, e, New("f", note("a")), &packet{}, StartOptions{Key: "k", OnEnd: func(Result) { panic("no") }})
@@ -297,7 +297,7 @@ func TestAThousandFibersOfOneKey(t *testing.T) {
 	}
 }
 
-func TestCancelWhereverItIs(t *testing.T) {
+func TestCancelInEveryState(t *testing.T) {
 	t.Parallel()
 	why := errors.New("enough")
 	cases := []struct {

@@ -44,7 +44,7 @@ func (b *bench) update(id string) *v1alpha1.Operation {
 	return op
 }
 
-func TestRetryWhoseAnswerIsLost(t *testing.T) {
+func TestRetryWithALostAnswer(t *testing.T) {
 	b := setup(t)
 	tests := map[string]struct {
 		reason string
@@ -126,8 +126,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestScheduleOfADeletedOperation loses the answer to a create, and deletes the Operation before the scheduler looks for
-// it.
+// TestScheduleOfADeletedOperation loses the answer to a create, and deletes the Operation before the scheduler looks
+// for it.
 func TestScheduleOfADeletedOperation(t *testing.T) {
 	b := setup(t)
 	var lost, removed sync.Once

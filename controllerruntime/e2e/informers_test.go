@@ -184,7 +184,7 @@ func TestSharedIndexInformer(t *testing.T) {
 	}
 }
 
-func TestInformerOfWhatNobodyKnows(t *testing.T) {
+func TestInformerOfAnUnknownKind(t *testing.T) {
 	t.Parallel()
 	ours, err := controllerruntime.NewInformers(env.Config(t), runtime.NewScheme())
 	peer.Must(t, err)

@@ -165,7 +165,7 @@ func isNotStarted(err error) bool {
 	return ok
 }
 
-func TestReadersMayBeToldThatThereIsNoInformer(t *testing.T) {
+func TestReadsFailWithoutAnInformer(t *testing.T) {
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		w := start(t, p, cache.Options{ReaderFailOnMissingInformer: true})
 		err := w.Cache.List(w.Ctx, &corev1.SecretList{})

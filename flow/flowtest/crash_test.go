@@ -176,7 +176,7 @@ type failing struct {
 func (f *failing) Errorf(string, ...any) { f.failures++ }
 func (f *failing) Helper()               {}
 
-func TestMonitorTellsBrokenPromises(t *testing.T) {
+func TestMonitorReportsViolations(t *testing.T) {
 	t.Parallel()
 	e := flow.NewEngine(flow.EngineOptions{})
 	defer e.Close(context.Background())

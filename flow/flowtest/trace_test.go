@@ -21,7 +21,7 @@ func (t *failures) Errorf(format string, args ...any) {
 }
 func (t *failures) Helper() {}
 
-func TestATraceTellsWhatDiffers(t *testing.T) {
+func TestATraceShowsDifferences(t *testing.T) {
 	t.Parallel()
 	zero := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return zero.Add(time.Duration(s) * time.Second) }

@@ -155,9 +155,9 @@ func TestAttemptsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAttemptsThatWereCutOff: the result of a canceled call that arrives after the end keeps nothing in memory.
+// TestAttemptsOfCanceledCalls: the result of a canceled call that arrives after the end keeps nothing in memory.
 // Successive operations of a resource share one place.
-func TestAttemptsThatWereCutOff(t *testing.T) {
+func TestAttemptsOfCanceledCalls(t *testing.T) {
 	t.Parallel()
 	again := webhook.Result{Verdict: webhook.Retry, StatusCode: http.StatusServiceUnavailable}
 	m, key := &executor.Remembered{}, store.Key{Namespace: "team", Name: "app"}

@@ -208,7 +208,7 @@ func TestTTLAndHistory(t *testing.T) {
 	})
 }
 
-func TestTimedOutWhileNobodyRan(t *testing.T) {
+func TestTimedOutWithoutAnExecutor(t *testing.T) {
 	b := setup(t)
 	b.Webhook("cleanup", nil)
 	op := b.Schedule(operations.Request{Webhooks: []string{"cleanup"}, Timeout: time.Nanosecond})

@@ -43,7 +43,7 @@ func TestParallelIsIndependent(t *testing.T) {
 	}
 }
 
-func TestHungTenantDelaysNobody(t *testing.T) {
+func TestHungTenantDelaysNoOther(t *testing.T) {
 	b := setup(t)
 	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
 		if path == "/hang" {

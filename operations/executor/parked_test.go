@@ -59,9 +59,9 @@ func TestWaitingOperations(t *testing.T) {
 	}
 }
 
-// TestRunLetsGo: a run that waits for its namespace's share or after a failed write keeps its unsaved changes. Other
-// runs keep nothing.
-func TestRunLetsGo(t *testing.T) {
+// TestRunKeepsOnlyUnsavedChanges: a run that waits for its namespace's share or after a failed write keeps its unsaved
+// changes. Other runs keep nothing.
+func TestRunKeepsOnlyUnsavedChanges(t *testing.T) {
 	t.Parallel()
 	if got := executor.Kept(true); got != "changes" {
 		t.Errorf("a run with changes that are not written keeps %q", got)

@@ -278,9 +278,9 @@ func TestPollsThatChangeNothing(t *testing.T) {
 	}
 }
 
-// TestEditedAllTheTime: constant edits of a Webhook in one namespace do not delay changed Webhooks of another
+// TestConstantEdits: constant edits of a Webhook in one namespace do not delay changed Webhooks of another
 // namespace.
-func TestEditedAllTheTime(t *testing.T) {
+func TestConstantEdits(t *testing.T) {
 	b := setup(t)
 	victim := b.neighbour()
 	b.Webhook("edited", nil)

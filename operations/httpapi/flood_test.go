@@ -80,8 +80,8 @@ func (a *api) from(address, token, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestJunkTokensDelayNoOtherCaller floods the server with invalid tokens while the API server is slow to refuse them. Other
-// callers are not delayed.
+// TestJunkTokensDelayNoOtherCaller floods the server with invalid tokens while the API server is slow to refuse them.
+// Other callers are not delayed.
 func TestJunkTokensDelayNoOtherCaller(t *testing.T) {
 	v := &reviewer{release: make(chan struct{})}
 	a, k := reviewed(t, v)
@@ -137,9 +137,9 @@ func TestJunkTokensDelayNoOtherCaller(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreAskedOnce: concurrent requests of one caller share one review of its token and one of its right.
+// TestReviewsAreShared: concurrent requests of one caller share one review of its token and one of its right.
 // Impossible namespaces are not reviewed.
-func TestQuestionsAreAskedOnce(t *testing.T) {
+func TestReviewsAreShared(t *testing.T) {
 	v := &reviewer{}
 	a, k := reviewed(t, v)
 	now := time.Now()
@@ -164,8 +164,8 @@ func TestQuestionsAreAskedOnce(t *testing.T) {
 	}
 }
 
-// TestLateQuestionIsNotAsked: a caller without a remembered answer looks again at its turn, before it asks.
-func TestLateQuestionIsNotAsked(t *testing.T) {
+// TestALateCallerSharesTheReview: a caller without a remembered answer looks again at its turn, before it asks.
+func TestALateCallerSharesTheReview(t *testing.T) {
 	v := &reviewer{}
 	a, k := reviewed(t, v)
 	var looked atomic.Bool

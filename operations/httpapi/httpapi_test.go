@@ -181,7 +181,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-func TestAnyNameCanBeNamed(t *testing.T) {
+func TestAnyNameFitsIntoAPath(t *testing.T) {
 	a := setup(t, anonymous)
 	for _, id := range []string{"a/b", "ä ö?#", "x:cancel", "%2F", ".."} {
 		body, _ := json.Marshal(map[string]string{"operationType": "Delete", "resourceType": "A/B", "resourceID": id})

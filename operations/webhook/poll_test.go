@@ -158,7 +158,7 @@ func TestJudgePoll(t *testing.T) {
 	}
 }
 
-func TestPollURLThatIsNone(t *testing.T) {
+func TestInvalidPollURL(t *testing.T) {
 	t.Parallel()
 	hook := compile(t, webhook.Definition{Mode: webhook.Async, Request: webhook.Request{URL: "http://127.0.0.1:1"}})
 	client := newClient(t, webhook.Options{})

@@ -76,7 +76,7 @@ func TestTurnsAreShared(t *testing.T) {
 	})
 }
 
-func TestTurnsThatAreGivenUp(t *testing.T) {
+func TestAbandonedTurns(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, play uint64) {
 		synctest.Test(t, func(t *testing.T) {

@@ -147,8 +147,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestNextOfAnotherClock bounds the wait for a time that a replica with another clock has recorded.
-func TestNextOfAnotherClock(t *testing.T) {
+// TestTimesOfAnotherClock bounds the wait for a time that a replica with another clock has recorded.
+func TestTimesOfAnotherClock(t *testing.T) {
 	t.Parallel()
 	facts := WebhookFacts{
 		Timeout: 48 * time.Hour, Retry: backoff.Policy{Base: time.Second, Cap: time.Minute}, Poll: 10 * time.Second,
@@ -392,8 +392,8 @@ func TestTidy(t *testing.T) {
 	})
 }
 
-// TestFinishIsDecidedAgain: an operation decides to fail before the callback of another call arrives. The failure is not
-// written to the state with the callback, since a compensation may be due.
+// TestFinishIsDecidedAgain: an operation decides to fail before the callback of another call arrives. The failure is
+// not written to the state with the callback, since a compensation may be due.
 func TestFinishIsDecidedAgain(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
