@@ -29,7 +29,7 @@ func FuzzReview(f *testing.F) {
 		all.Operations = []Operation{Create, Update, Delete}
 		Validate(h, all, func(_ context.Context, r *Request[corev1.Pod]) error {
 			if r.Operation != Delete && r.Object == nil || r.Operation != Create && r.Old == nil {
-				panic("nothing to look at")
+				panic("no object")
 			}
 			return errors.New("no")
 		})

@@ -65,7 +65,7 @@ func TestSpans(t *testing.T) {
 		select {
 		case within = <-inside:
 		case <-time.After(testlimit.Wait):
-			t.Fatalf("%s: the hook was not asked in the trace", name)
+			t.Fatalf("%s: the hook was not called in the trace", name)
 		}
 		for _, s := range made.Named("hook validate.configmap.v1.core") {
 			if s.SpanContext().TraceID().String() != asked || spans.Value(s, "admission.result") != name {
@@ -81,7 +81,7 @@ func TestSpans(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("%s: there is none of it: %v", name, made.Names())
+			t.Errorf("%s: it has no span: %v", name, made.Names())
 		}
 	}
 }
@@ -89,6 +89,6 @@ func TestSpans(t *testing.T) {
 // TestNoSpans: without a provider, spans allocate nothing.
 func TestNoSpans(t *testing.T) {
 	if n := admission.SpanAllocs(t.Context()); n != 0 {
-		t.Errorf("no span takes %v allocations", n)
+		t.Errorf("without a span: %v allocations", n)
 	}
 }

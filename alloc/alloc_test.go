@@ -149,7 +149,7 @@ func TestTheSameKeyAfterAFailure(t *testing.T) {
 					}
 				}
 				if err != nil || len(p.made) != 1 {
-					t.Fatalf("got %v, and %d addresses were made", err, len(p.made))
+					t.Fatalf("got %v, and %d addresses were created", err, len(p.made))
 				}
 				for _, k := range p.keys {
 					if k != p.keys[0] {
@@ -196,7 +196,7 @@ func TestRefusals(t *testing.T) {
 			}))
 			return b.ctx
 		}},
-		{reason: "the finalizer is not there yet", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context {
+		{reason: "the finalizer does not exist yet", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context {
 			testbed.Change(b.t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
 			synctest.Wait()
 			return b.ctx
@@ -209,7 +209,7 @@ func TestRefusals(t *testing.T) {
 				return b.ctx
 			},
 		},
-		{reason: "no finalizer is known", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context {
+		{reason: "no finalizer is configured", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context {
 			return b.t.Context()
 		}},
 		{
@@ -298,7 +298,7 @@ func TestAnnotation(t *testing.T) {
 		}
 		cm.Annotations = map[string]string{"alloc.fairlead.io/slots": "{"}
 		if held := alloc.Held(cm); len(held) != 1 || !strings.Contains(held[0], "malformed") {
-			t.Errorf("what cannot be read holds nothing: %v", held)
+			t.Errorf("an unreadable slot holds the object: %v", held)
 		}
 	})
 }
@@ -314,7 +314,7 @@ func TestRelease(t *testing.T) {
 		busy := true
 		release := func(_ context.Context, key, value string) error {
 			if s := testbed.Stored(b.server, web).Status.Allocated["ip"]; !s.Releasing {
-				t.Errorf("release was called before it was recorded: %+v", s)
+				t.Errorf("release was called before the release was recorded: %+v", s)
 			}
 			released = append(released, value)
 			if busy {
@@ -340,14 +340,14 @@ func TestRelease(t *testing.T) {
 		}
 		second, err := alloc.Once(b.ctx, b.c, b.get(), "ip", p.create)
 		if err != nil || second == first || p.keys[0] == p.keys[1] {
-			t.Errorf("a slot that is used again: %q after %q, %v", second, first, err)
+			t.Errorf("a reused slot: %q after %q, %v", second, first, err)
 		}
 		if err := b.server.Remove(testbed.Gateways, "a", "web"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if err := alloc.Release(b.ctx, b.c, testbed.New("a", "web"), "ip", release); err != nil {
-			t.Errorf("of an object that is gone: %v", err)
+			t.Errorf("of a deleted object: %v", err)
 		}
 	})
 }

@@ -166,7 +166,7 @@ func TestOnceBehindTheServer(t *testing.T) {
 		before, then func(u *unstructured.Unstructured)
 	}{
 		{
-			"the finalizer is there by now", func(u *unstructured.Unstructured) { u.SetFinalizers(nil) },
+			"the finalizer exists by now", func(u *unstructured.Unstructured) { u.SetFinalizers(nil) },
 			func(u *unstructured.Unstructured) { u.SetFinalizers([]string{finalizer}) },
 		},
 		{"the annotation was repaired", func(u *unstructured.Unstructured) {
@@ -250,7 +250,7 @@ func TestAWipedStatus(t *testing.T) {
 				for range 2 {
 					ip, err := alloc.Once(b.ctx, b.c, b.get(), "ip", p.create)
 					if s := b.stored(); err != nil || s.Value != ip || len(p.made) != 1 {
-						t.Errorf("got %q, %v, stored is %+v, made %v", ip, err, s, p.made)
+						t.Errorf("got %q, %v, stored is %+v, created %v", ip, err, s, p.made)
 					}
 					tc.wipe(b)
 					synctest.Wait()

@@ -282,7 +282,7 @@ func (w *world) atRest(names []string) {
 	}
 	w.cloud.mu.Unlock()
 	if !porcupine.CheckOperations(register, w.history) {
-		w.problem("what Once returned is not the history of slots that are set once: %+v", w.history)
+		w.problem("the results of Once are no history of slots that are set once: %+v", w.history)
 	}
 }
 
@@ -458,7 +458,7 @@ func (p *process) once(ctx context.Context, g *gateway, slot string) error {
 		return err
 	}
 	if live && p.w.cloud.gaveBack(value, p.w.start.Add(began)) {
-		p.w.problem("%s was given back before it was returned to one who asked for a live answer", value)
+		p.w.problem("%s was given back before a call of Once with Live returned it", value)
 	}
 	var back gateway
 	if err := p.c.Get(ctx, client.KeyOf(g), &back); err != nil {

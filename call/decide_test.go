@@ -78,7 +78,7 @@ func TestDecideProperties(t *testing.T) {
 			}
 			var o outcome
 			if pr.inDoubt && !changes(r, sent) {
-				t.Fatalf("%s of a dry run is in doubt", r.Verb)
+				t.Fatalf("the outcome of a dry run of %s is unknown", r.Verb)
 			}
 			o, pr = decide(r, p, sent, pr, a, func() float64 { return rapid.Float64Range(0, 1).Draw(t, "jitter") })
 			if o.after > p.Cap+p.Base {

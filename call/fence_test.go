@@ -33,7 +33,7 @@ func TestFence(t *testing.T) {
 					}) {
 				}
 				if !errors.Is(err, over) || len(b.seen()) != permits || asked != 1 {
-					t.Errorf("a list: %d requests, asked %d times, and %v", len(b.seen())-permits, asked, err)
+					t.Errorf("a list: %d requests, %d checks of the fence, and %v", len(b.seen())-permits, asked, err)
 				}
 			})
 		})

@@ -150,7 +150,7 @@ func TestBudgetFollowsTraffic(t *testing.T) {
 		}
 		healthy = false
 		if n := retries(2, once); n != 2 {
-			t.Errorf("%d retries of 2 calls after 20 good ones, want 2", n)
+			t.Errorf("%d retries of 2 calls after 20 successful ones, want 2", n)
 		}
 	})
 }

@@ -293,7 +293,7 @@ func TestReloadThatFails(t *testing.T) {
 		_, err := call.Do(t.Context(), b.client, get(), call.Policy{})
 		if err == nil || !strings.Contains(err.Error(), "cannot reload the credentials") ||
 			!strings.Contains(err.Error(), "no such file") || !apierrors.IsUnauthorized(err) {
-			t.Errorf("got %v, want the refusal and why the reload failed", err)
+			t.Errorf("got %v, want the refusal and the error of the reload", err)
 		}
 	}
 }

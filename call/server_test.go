@@ -235,13 +235,13 @@ func TestLostRemovals(t *testing.T) {
 					_, there, _ := unstructured.NestedString(live.Object, "data", "drop")
 					switch {
 					case err == nil && there:
-						t.Errorf("%s succeeded (%+v), and what it removes is still there: %v", verb, a, live.Object)
+						t.Errorf("%s succeeded (%+v), and the removed field still exists: %v", verb, a, live.Object)
 					case lost == "before" && !apierrors.IsConflict(err):
 						t.Errorf("got %v, want a conflict", err)
 					case lost == "after" && verb != call.VerbUpdate && (err != nil || !a.Recovered):
-						t.Errorf("got %+v, %v, want it to be seen that it was done", a, err)
+						t.Errorf("got %+v, %v, want a recovered success", a, err)
 					case lost == "after" && verb == call.VerbUpdate && !apierrors.IsConflict(err):
-						t.Errorf("got %v, want a conflict: what the label would be replaced by cannot be told", err)
+						t.Errorf("got %v, want a conflict, since the update would remove the label", err)
 					}
 				})
 			})

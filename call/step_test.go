@@ -57,14 +57,14 @@ func TestStep(t *testing.T) {
 		err    func(error) bool
 	}{
 		{
-			"a good answer goes on",
+			"a successful answer continues the flow",
 			call.StepSpec[visit]{Request: read, OnSuccess: onSuccess},
 			[]http.HandlerFunc{answer(200, web)},
 			[]string{"success", "after"},
 			nil, nil,
 		},
 		{
-			"by default without a word",
+			"by default without a log line",
 			call.StepSpec[visit]{Request: read},
 			[]http.HandlerFunc{answer(200, web)},
 			[]string{"after"},
@@ -86,13 +86,13 @@ func TestStep(t *testing.T) {
 			[]time.Duration{400 * ms},
 			apierrors.IsServiceUnavailable,
 		},
-		{"a failure can be dealt with", call.StepSpec[visit]{
+		{"a failure can be handled", call.StepSpec[visit]{
 			Request: read, OnFailure: func(_ context.Context, f *flow.Fiber[visit], err error) flow.Next {
 				f.Packet.note("failure")
 				return f.Next()
 			},
 		}, []http.HandlerFunc{status(403, "Forbidden", "no")}, []string{"failure", "after"}, nil, nil},
-		{"absence can be dealt with", call.StepSpec[visit]{
+		{"absence can be handled", call.StepSpec[visit]{
 			Request: read, OnNotFound: func(_ context.Context, f *flow.Fiber[visit]) flow.Next {
 				f.Packet.note("absent")
 				return f.Next()
@@ -106,7 +106,7 @@ func TestStep(t *testing.T) {
 			apierrors.IsNotFound,
 		},
 		{
-			"a conflict takes the detour, and then asks for the request again",
+			"a conflict takes the detour, and then builds the request again",
 			call.StepSpec[visit]{
 				Request: update, OnSuccess: onSuccess,
 				OnConflict: func(_ context.Context, f *flow.Fiber[visit], c call.Conflict) flow.Next {
@@ -131,7 +131,7 @@ func TestStep(t *testing.T) {
 			apierrors.IsConflict,
 		},
 		{
-			"a request that cannot be made fails the step",
+			"an invalid request fails the step",
 			call.StepSpec[visit]{Request: func(context.Context, *visit) (call.Request, error) { return call.Request{}, broken }},
 			[]http.HandlerFunc{answer(200, web)},
 			nil, nil, func(err error) bool { return errors.Is(err, broken) },
@@ -316,7 +316,7 @@ func TestStepDoesNotRepeatADoubtfulWrite(t *testing.T) {
 		requests int
 		ok       bool
 	}{
-		{"an outcome that is unknown", []http.HandlerFunc{reset, answer(201, web)}, 1, false},
+		{"an unknown outcome", []http.HandlerFunc{reset, answer(201, web)}, 1, false},
 		{"a refusal", []http.HandlerFunc{status(403, "Forbidden", "no"), answer(201, web)}, 2, true},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -455,8 +455,8 @@ func TestACreateOnTheWireDuringACrash(t *testing.T) {
 		there  string
 		ok     bool
 	}{
-		{"what is there is what was to be made", "v", true},
-		{"somebody else has made it", "other", false},
+		{"the existing object is the desired one", "v", true},
+		{"another client has created it", "other", false},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

@@ -95,11 +95,11 @@ func TestSpansOfFailures(t *testing.T) {
 		{reason: "a conflict", reply: status(409, "Conflict", "secret"), want: "409", code: "409"},
 		{reason: "an absence that is an error", reply: status(404, "NotFound", "secret"), want: "404", code: "404"},
 		{
-			reason: "an absence that is fine", reply: status(404, "NotFound", "secret"),
+			reason: "an absence that is accepted", reply: status(404, "NotFound", "secret"),
 			change: func(r *call.Request) { r.NotFoundOK = true }, code: "404",
 		},
 		{reason: "a server that does not answer", reply: silent, want: "timeout"},
-		{reason: "nobody there", down: errors.New("secret"), want: "no-answer"},
+		{reason: "no server", down: errors.New("secret"), want: "no-answer"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			made := spans.New()
@@ -135,7 +135,7 @@ func TestACancelledTry(t *testing.T) {
 		made := spans.New()
 		b := newBench(t, call.Options{TracerProvider: made}, silent)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(errors.New("not wanted any more")) })
+		time.AfterFunc(time.Second, func() { cancel(errors.New("canceled by the caller")) })
 		_, _ = call.Do(ctx, b.client, get(), call.Policy{})
 		if s := made.Named("get configmaps"); len(s) != 1 || spans.Value(s[0], "error.type") != "cancelled" {
 			t.Errorf("%v", made.Names())

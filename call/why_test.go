@@ -172,7 +172,7 @@ func TestWaiting(t *testing.T) {
 	t.Parallel()
 	var w binding.Waiting
 	if _, ok := w.Last(); ok {
-		t.Error("none is tried again")
+		t.Error("a call waits")
 	}
 	one, two := &exchange{p: Policy{Waiting: &w}}, &exchange{p: Policy{Waiting: &w}}
 	one.waits(outcome{after: time.Minute})
@@ -184,10 +184,10 @@ func TestWaiting(t *testing.T) {
 	}
 	two.over()
 	if got, ok := w.Last(); ok {
-		t.Errorf("it is over, and shown: %+v", got)
+		t.Errorf("an ended call is shown: %+v", got)
 	}
 	var none *binding.Waiting
 	if _, ok := none.Last(); ok {
-		t.Error("nothing is shown by none")
+		t.Error("without a call something is shown")
 	}
 }

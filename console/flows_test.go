@@ -40,7 +40,7 @@ func TestFlowGraph(t *testing.T) {
 		}
 		body := p.eventually("all", "/console/flows/bring-up", `<b>1</b> live, <b>1</b> parked`)
 		if !strings.Contains(body, `runs <b>2</b> of <a href="/console/flows/server">server</a>`) {
-			t.Errorf("the flow is not linked to what it runs: %s", body)
+			t.Errorf("the flow has no link to its subflow: %s", body)
 		}
 		rest := body
 		for _, want := range []string{
@@ -58,10 +58,10 @@ func TestFlowGraph(t *testing.T) {
 		}
 		if body := p.page("all", "/console/flows/bring-up?step=bring-up/servers/check"); strings.Contains(body, ">a/x<") ||
 			!strings.Contains(body, "No fiber is at this step") {
-			t.Errorf("at a step where nobody is: %s", body)
+			t.Errorf("at a step without fibers: %s", body)
 		}
 		if body := p.page("all", "/console/flows/bring-up?step=bring-up/servers/managed"); !strings.Contains(body, ">a/x<") {
-			t.Errorf("the step does not lead to its fiber: %s", body)
+			t.Errorf("the step has no link to its fiber: %s", body)
 		}
 		p.eventually("all", "/console/flows/server", "<b>2</b> live, <b>2</b> parked") // the children are counted together
 		h.Cancel(context.Canceled)

@@ -44,6 +44,6 @@ func TestUnguarded(t *testing.T) {
 	rt := fairlead.New(server.Config())
 	rt.GuardDebug(nil)
 	if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot guard the debug pages") {
-		t.Errorf("a guard that is nil: %v", err)
+		t.Errorf("a nil guard: %v", err)
 	}
 }

@@ -54,7 +54,7 @@ func TestOneDecision(t *testing.T) {
 			"not healthy", true,
 		},
 		"not served": {
-			"other pages are as good as ever",
+			"other pages are not affected",
 			inspect.Scope{
 				Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour,
 				Silence: time.Second,

@@ -61,7 +61,7 @@ func (f *fold) OnAdd(obj any, _ bool) {
 	defer f.enter()()
 	cm := obj.(*corev1.ConfigMap)
 	if had, there := f.have[cm.Name]; there {
-		f.t.Errorf("%s was added, and is there as %v", cm.Name, had)
+		f.t.Errorf("%s was added, and exists as %v", cm.Name, had)
 	}
 	f.have[cm.Name] = stateOf(cm)
 }
@@ -70,7 +70,7 @@ func (f *fold) OnUpdate(old, obj any) {
 	defer f.enter()()
 	prior, cm := old.(*corev1.ConfigMap), obj.(*corev1.ConfigMap)
 	if had := f.have[cm.Name]; had != stateOf(prior) {
-		f.t.Errorf("%s was updated from %v, and is there as %v", cm.Name, stateOf(prior), had)
+		f.t.Errorf("%s was updated from %v, and exists as %v", cm.Name, stateOf(prior), had)
 	}
 	if prior.UID != cm.UID {
 		f.t.Errorf("%s was replaced by an update", cm.Name)
@@ -84,12 +84,12 @@ func (f *fold) OnDelete(obj any) {
 		f.inferred++
 		obj = unknown.Obj
 		if want := "default/" + obj.(*corev1.ConfigMap).Name; unknown.Key != want {
-			f.t.Errorf("the key of a deletion that was inferred is %q, want %q", unknown.Key, want)
+			f.t.Errorf("the key of an inferred deletion is %q, want %q", unknown.Key, want)
 		}
 	}
 	name := obj.(*corev1.ConfigMap).Name
 	if _, there := f.have[name]; !there {
-		f.t.Errorf("%s was deleted, and is not there", name)
+		f.t.Errorf("%s was deleted, and does not exist", name)
 	}
 	delete(f.have, name)
 }
@@ -214,7 +214,7 @@ func TestFaults(t *testing.T) {
 				f.server.Up()
 			}
 		}, 3},
-		{"a watch that is silent", func(t *testing.T, f *faulty) func() {
+		{"a silent watch", func(t *testing.T, f *faulty) func() {
 			rule := f.server.On(watch, apiserver.Silent())
 			f.server.DropConnections()
 			return func() {
@@ -222,7 +222,7 @@ func TestFaults(t *testing.T) {
 				rule.Off()
 			}
 		}, 3},
-		{"events that are held back", func(t *testing.T, f *faulty) func() { return f.server.HoldEvents(watch).Release }, 0},
+		{"delayed events", func(t *testing.T, f *faulty) func() { return f.server.HoldEvents(watch).Release }, 0},
 		{"a list that is empty", func(t *testing.T, f *faulty) func() {
 			f.server.On(apiserver.Match{Verb: "list", Resource: "configmaps", Times: 1}, apiserver.EmptyList())
 			f.server.On(apiserver.Match{Verb: "watch", Resource: "configmaps", Times: 1},
@@ -231,7 +231,7 @@ func TestFaults(t *testing.T) {
 			f.server.DropConnections()
 			return func() {}
 		}, 3},
-		{"lists that are refused", func(t *testing.T, f *faulty) func() {
+		{"refused lists", func(t *testing.T, f *faulty) func() {
 			rule := f.server.On(list, apiserver.Answer(apiserver.Failure(503)))
 			begins := apiserver.Match{Verb: "watch", Func: func(r apiserver.Request) bool {
 				return r.Query.Has("sendInitialEvents")
@@ -260,7 +260,7 @@ func TestFaults(t *testing.T) {
 				repair()
 				f.settle(h)
 				if h.inferred != tc.inferred {
-					t.Errorf("%d deletions were given as inferred, want %d", h.inferred, tc.inferred)
+					t.Errorf("%d deletions were delivered as inferred, want %d", h.inferred, tc.inferred)
 				}
 			})
 		})
@@ -303,7 +303,7 @@ func TestRelistOfUnchanged(t *testing.T) {
 			t.Fatal("nothing was listed again")
 		}
 		if n := h.count() - calls; n != 0 {
-			t.Errorf("a list of what was known has called the handler %d times", n)
+			t.Errorf("a list without changes has called the handler %d times", n)
 		}
 	})
 }
@@ -339,10 +339,10 @@ func TestSlowHandlersGetFoldedStates(t *testing.T) {
 		close(slow.slow)
 		f.settle(slow)
 		if n := quick.count(); n != 20+changes {
-			t.Errorf("a handler that is quick was called %d times, want %d", n, 20+changes)
+			t.Errorf("the fast handler was called %d times, want %d", n, 20+changes)
 		}
 		if n := slow.count(); n > changes/2 {
-			t.Errorf("a handler that was stuck was called %d times", n)
+			t.Errorf("the blocked handler was called %d times", n)
 		}
 	})
 }
@@ -420,7 +420,7 @@ func TestResync(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
 		if n := h.count() - calls; n < 8*20 || n > 12*20 { // controller-runtime varies the period by a tenth
-			t.Errorf("in ten periods 20 objects were given %d times", n)
+			t.Errorf("in ten periods 20 objects were delivered %d times", n)
 		}
 		if quiet.count() != 20 {
 			t.Errorf("a handler without resyncs was called %d times", quiet.count())

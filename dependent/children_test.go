@@ -30,18 +30,18 @@ func TestIf(t *testing.T) {
 		}, dependent.After(first))
 		b.run(g)
 		if b.configMap("web-page") != nil || b.configMap("second") != nil {
-			t.Error("what is not wanted was created, or what comes after it")
+			t.Error("an unwanted child or its successor was created")
 		}
 		if c := b.condition("Ready"); c.Status != "True" {
 			t.Errorf("got %+v", c)
 		}
 		b.spec(func(gw *gateway) { gw.Spec.Size = 2 })
 		if b.configMap("web-page") == nil || b.configMap("second") == nil {
-			t.Fatal("what is wanted was not created")
+			t.Fatal("a wanted child was not created")
 		}
 		b.spec(func(gw *gateway) { gw.Spec.Size = 1 })
 		if b.configMap("web-page") != nil || b.configMap("second") != nil {
-			t.Error("what is not wanted any more was not deleted")
+			t.Error("a child that is no longer wanted was not deleted")
 		}
 	})
 }
@@ -109,7 +109,7 @@ func TestASet(t *testing.T) {
 		broken = errors.New("broken")
 		b.spec(func(gw *gateway) { gw.Spec.Size = 2 })
 		if n := count(); n != 20 {
-			t.Errorf("an error deleted something: %d are left", n)
+			t.Errorf("an error has deleted children: %d are left", n)
 		}
 		if c := b.condition("Dependents"); c.Status != "False" || !strings.Contains(c.Message, "broken") {
 			t.Errorf("got %+v", c)
@@ -217,7 +217,7 @@ func TestADeletedForeignObject(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		b.settle()
 		if cm := b.configMap("web-page"); cm == nil || cm.Data["size"] != "1" {
-			t.Errorf("it was not created when the other one was gone: %v", cm)
+			t.Errorf("it was not created after the deletion of the foreign object: %v", cm)
 		}
 	})
 }
@@ -282,7 +282,7 @@ func TestAnImmutableChange(t *testing.T) {
 				}
 				b.spec(func(gw *gateway) { gw.Spec.Size = 9 })
 				if b.configMap("web-page") == nil {
-					t.Error("it was deleted although the API server does not take the new one")
+					t.Error("it was deleted although the API server refuses the new one")
 				}
 			})
 		})
@@ -332,7 +332,7 @@ func TestElsewhere(t *testing.T) {
 			func(u *unstructured.Unstructured) { u.SetLabels(nil) })
 		b.settle()
 		if there = b.objectIn(testbed.ConfigMaps, "b", "there"); there.GetLabels()["fairlead.io/owner"] == "" {
-			t.Error("the label was not put right")
+			t.Error("the label was not restored")
 		}
 		b.delete(testbed.Gateways, "web")
 		if there = b.objectIn(testbed.ConfigMaps, "b", "there"); there != nil {
@@ -369,14 +369,14 @@ func TestLabels(t *testing.T) {
 		b.requests()
 		b.c.Trigger(web, "test")
 		b.settle()
-		b.want("nothing is left to do")
+		b.want("no request is needed")
 		b.spec(func(gw *gateway) { gw.Spec.Size = 2 })
 		if b.objectIn(testbed.ConfigMaps, "b", "there") == nil {
 			t.Error("nothing is there")
 		}
 		b.spec(func(gw *gateway) { gw.Spec.Size = 1 })
 		if b.objectIn(testbed.ConfigMaps, "b", "there") != nil {
-			t.Error("it is still there")
+			t.Error("it still exists")
 		}
 		for _, st := range b.host.Cache().Stores(testbed.ConfigMaps) {
 			if st.Len() > 2 {
@@ -404,7 +404,7 @@ func TestNoForce(t *testing.T) {
 		other.Client().Close()
 		b.settle()
 		if cm := b.configMap("web-page"); cm.Data["size"] != "8" {
-			t.Errorf("the field was taken back: %v", cm.Data)
+			t.Errorf("the field was changed back: %v", cm.Data)
 		}
 		if c := b.condition("Dependents"); c.Status != "False" || !strings.Contains(c.Message, "conflict") {
 			t.Errorf("got %+v", c)
@@ -426,7 +426,7 @@ func TestATimeoutIsReported(t *testing.T) {
 			t.Errorf("got %+v", c)
 		}
 		<-time.After(2 * time.Hour)
-		b.want("one write tells it", "patch gateways/status")
+		b.want("one write reports it", "patch gateways/status")
 		b.change("web-page", func(data map[string]string) { data["open"] = "yes" })
 		if c := b.condition("Ready"); c.Status != "True" {
 			t.Errorf("got %+v", c)
@@ -458,7 +458,7 @@ func TestBadDesires(t *testing.T) {
 			cm.APIVersion, cm.Kind = "v1", "Secret"
 			return cm, nil
 		}, unfit},
-		{"one that was read", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
+		{"an object that was read from the cache", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
 			cm := configMap("x", nil)
 			cm.ResourceVersion = "7"
 			return cm, nil
@@ -475,7 +475,7 @@ func TestBadDesires(t *testing.T) {
 					t.Errorf("got %v", f)
 				}
 				if b.configMap("web-page") == nil {
-					t.Error("the other node was not kept")
+					t.Error("the other child was not created")
 				}
 			})
 		})
@@ -492,7 +492,7 @@ func TestAPanicFailsOnlyItsNode(t *testing.T) {
 			t.Errorf("got %v", f)
 		}
 		if b.configMap("web-page") == nil {
-			t.Error("the other node was not kept")
+			t.Error("the other child was not created")
 		}
 	})
 }
@@ -505,7 +505,7 @@ func TestMistakesAreReported(t *testing.T) {
 		want    string
 	}{
 		{"no node", func(*dependent.Graph[gateway]) {}, "no node"},
-		{"two of one name", func(g *dependent.Graph[gateway]) {
+		{"two nodes with the same name", func(g *dependent.Graph[gateway]) {
 			dependent.Add(g, "page", page)
 			dependent.Add(g, "page", page)
 		}, `two nodes have the name "page"`},

@@ -132,7 +132,7 @@ func (l *life) play() {
 		l.c.Trigger(client.Key{Namespace: "a", Name: name}, "test")
 	}
 	l.settle()
-	l.want("at rest nothing is sent")
+	l.want("an idle process sends nothing")
 	l.end()
 }
 
@@ -293,7 +293,7 @@ func (l *life) check() {
 func (l *life) alone(have map[string]*unstructured.Unstructured) {
 	l.t.Helper()
 	if u := have["a/"+theirs]; u == nil || len(u.GetOwnerReferences()) > 0 || len(u.GetAnnotations()) > 0 {
-		l.t.Errorf("what is not ours was written to: %v", u)
+		l.t.Errorf("a foreign object was written: %v", u)
 	}
 	delete(have, "a/"+theirs)
 	for child := range have {

@@ -75,12 +75,12 @@ func TestExternalFailureEnds(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		b.settle()
 		if n := b.attempts(); n != 0 || c.count() != 1 {
-			t.Errorf("after a good round: %d attempts count as failed, and %d resources exist", n, c.count())
+			t.Errorf("after a successful round: %d attempts count as failed, and %d resources exist", n, c.count())
 		}
 		of := why.Object{Group: testbed.GroupVersion.Group, Kind: "Gateway", Namespace: web.Namespace, Name: web.Name}
 		for _, cause := range b.c.Why(t.Context(), of) {
 			if strings.Contains(cause.Message, errClosed.Error()) {
-				t.Errorf("after a good round, why still says %q", cause.Message)
+				t.Errorf("after a successful round, why still gives %q", cause.Message)
 			}
 		}
 
@@ -91,7 +91,7 @@ func TestExternalFailureEnds(t *testing.T) {
 		}
 		f := b.c.Failures()[0]
 		if wait := f.Next.Sub(f.At); f.Attempts != 1 || wait > time.Second {
-			t.Errorf("a failure after a good round is attempt %d, and is retried after %v", f.Attempts, wait)
+			t.Errorf("a failure after a successful round is attempt %d, and is retried after %v", f.Attempts, wait)
 		}
 		c.setReadError(nil)
 		<-time.After(10 * time.Second)

@@ -94,7 +94,7 @@ func TestExternalUnknownAfterRestart(t *testing.T) {
 		b.wantSizes("when it can be read again", "1")
 		for name, calls := range map[string]*calls{"login": &login, "motd": &motd} {
 			if all, isNil := calls.count(); all == 0 || isNil != 0 {
-				t.Errorf("%s was asked for %d times, %d of them without what it comes after", name, all, isNil)
+				t.Errorf("%s was computed %d times, %d times without its predecessor", name, all, isNil)
 			}
 		}
 		b.spec(func(gw *gateway) { gw.Spec.Size = 3 })
@@ -120,14 +120,14 @@ func TestExternalUnknownWhileReadFails(t *testing.T) {
 		b.want("nothing is sent but the status", "patch gateways/status")
 		b.delete(testbed.ConfigMaps, "motd")
 		if b.configMap("motd") != nil {
-			t.Error("a child behind what is unknown was made")
+			t.Error("a child behind an unknown resource was created")
 		}
 		c.setReadError(nil)
 		<-time.After(10 * time.Minute)
 		b.settle()
 		b.wantSizes("when it can be read again", "1")
 		if _, isNil := login.count(); isNil != 0 {
-			t.Errorf("login was asked for %d times without the database", isNil)
+			t.Errorf("login was computed %d times without the database", isNil)
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestExternalGone(t *testing.T) {
 		<-time.After(15 * time.Minute)
 		b.settle()
 		if d, unknown := seen(); d != nil || !unknown {
-			t.Errorf("when it is gone: %v, unknown: %v", d, unknown)
+			t.Errorf("after its deletion: %v, unknown: %v", d, unknown)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestNodeUnknownWhileDesiredFails(t *testing.T) {
 			t.Errorf("while the first node fails: %v", cm)
 		}
 		if all, isNil := behind.count(); all == 0 || isNil != 0 {
-			t.Errorf("it was asked for %d times, %d of them without the first", all, isNil)
+			t.Errorf("it was computed %d times, %d times without the first node", all, isNil)
 		}
 	})
 }

@@ -79,7 +79,7 @@ func TestAnEngineUsesItsClock(t *testing.T) {
 		}
 		time.Sleep(24 * time.Hour)
 		if got := step(); got != "delay" {
-			t.Fatalf("it is at %s before its time", got)
+			t.Fatalf("it is at %s too early", got)
 		}
 		if at, _, _ := saved.Load(t.Context(), "k"); !at.Wake.Equal(clock.Now().Add(time.Hour)) ||
 			!at.Begun.Equal(clock.Now()) {

@@ -27,10 +27,10 @@ func TestEmptyAndFailedUndo(t *testing.T) {
 		want   string // "" is none
 		as     error
 	}{
-		{"nothing was begun that has an undo", New("f", Step("park", park),
-			Step("b", stay, undo(func(context.Context, *fib) Next { panic("b was never begun") }))), "", nil},
+		{"no step with an undo was started", New("f", Step("park", park),
+			Step("b", stay, undo(func(context.Context, *fib) Next { panic("b was never started") }))), "", nil},
 		{
-			"the children to be undone cannot be told", New("f", Fork("kids", kids, OnError("park")), Step("park", park)),
+			"the children to undo are unknown", New("f", Fork("kids", kids, OnError("park")), Step("park", park)),
 			"f/undo/kids: bad", errBad,
 		},
 		{"an undo panics", New("f", Step("a", stay, undo(func(context.Context, *fib) Next { panic(errBad) })),
@@ -38,7 +38,7 @@ func TestEmptyAndFailedUndo(t *testing.T) {
 		{"an undo has no outcome", New("f", Step("a", stay, undo(func(context.Context, *fib) Next { return Next{} })),
 			Step("park", park)), "f/undo/a: step returned the zero Next", errNoOutcome},
 		{
-			"an undo goes where no undo is", New("f",
+			"an undo goes to a step without an undo", New("f",
 				Step("a", stay, undo(func(_ context.Context, f *fib) Next { return f.Goto("park") })), Step("park", park)),
 			`f/undo/a: cannot go to "park": unknown step`, errUnknownStep,
 		},
@@ -59,7 +59,7 @@ func TestEmptyAndFailedUndo(t *testing.T) {
 		})
 	}
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
-		fl := New("f", note("a"), Step("b", stay, undo(func(context.Context, *fib) Next { panic("b was never begun") })))
+		fl := New("f", note("a"), Step("b", stay, undo(func(context.Context, *fib) Next { panic("b was never started") })))
 		h, err := fl.Undo(t.Context(), e, &packet{}, StartOptions{From: "a"})
 		if err != nil || h.Wait(t.Context()) != nil {
 			t.Error("from a step before the first undo:", err, h.Err())
@@ -106,7 +106,7 @@ func TestACopyOfAPositionSharesNothing(t *testing.T) {
 		t.Error("they share the checkpoint")
 	}
 	if (*Position)(nil).DeepCopy() != nil {
-		t.Error("a copy of none")
+		t.Error("a copy of nil")
 	}
 }
 

@@ -26,8 +26,8 @@ func TestErrorsThatAreRetried(t *testing.T) {
 	}{
 		{"an error", no, 3},
 		{"a final one", ErrFinal, 1},
-		{"one that wraps it", fmt.Errorf("%w: %w", no, ErrFinal), 1},
-		{"one whose methods panic", badError{}, 3},
+		{"an error that wraps it", fmt.Errorf("%w: %w", no, ErrFinal), 1},
+		{"an error whose methods panic", badError{}, 3},
 	} {
 		for place, step := range map[string]func(asked *int) Node[packet]{
 			"of the step": func(asked *int) Node[packet] {

@@ -17,7 +17,7 @@ func TestInterruptedFiberContinuesOnAnotherEngine(t *testing.T) {
 				close(begun)
 				time.Sleep(time.Second)
 				if ctx.Err() != nil {
-					t.Error("the step was cut off")
+					t.Error("the step was interrupted")
 				}
 				f.Packet.note("slow")
 				return f.Next()

@@ -19,36 +19,36 @@ import (
 
 // outcomes are the results of the first run of the step under test.
 var outcomes = map[string]func(f *fib) Next{
-	"next":                       func(f *fib) Next { return f.Next() },
-	"goto":                       func(f *fib) Next { return f.Goto("last") },
-	"goto a detour":              func(f *fib) Next { return f.Goto("aside") },
-	"end":                        func(f *fib) Next { return f.End() },
-	"fail":                       func(f *fib) Next { return f.Fail(errBad) },
-	"fail, else":                 func(f *fib) Next { return f.Fail(errBad).Else("other") },
-	"fail, else a detour":        func(f *fib) Next { return f.Fail(errBad).Else("aside") },
-	"panic":                      func(*fib) Next { panic("oops") },
-	"nothing":                    func(*fib) Next { return Next{} },
-	"nowhere":                    func(f *fib) Next { return f.Goto("nowhere") },
-	"yield":                      func(f *fib) Next { return f.Yield() },
-	"yield, then a detour":       func(f *fib) Next { return f.Yield().Then("aside") },
-	"delay":                      func(f *fib) Next { return f.Delay(20 * time.Second) },
-	"delay, then itself":         func(f *fib) Next { return f.Delay(20 * time.Second).Then("test") },
-	"delay, then back":           func(f *fib) Next { return f.Delay(20 * time.Second).Then("first") },
-	"delay, then the last":       func(f *fib) Next { return f.Delay(20 * time.Second).Then("last") },
-	"delay, then a detour":       func(f *fib) Next { return f.Delay(20 * time.Second).Then("aside") },
-	"delay, else":                func(f *fib) Next { return f.Delay(20 * time.Second).Else("other") },
-	"short delay":                func(f *fib) Next { return f.Delay(2 * time.Second) },
-	"short delay, then a detour": func(f *fib) Next { return f.Delay(2 * time.Second).Then("aside") },
-	"delay of nothing":           func(f *fib) Next { return f.Delay(0) },
-	"retry":                      func(f *fib) Next { return f.Retry(3 * time.Second) },
-	"long retry":                 func(f *fib) Next { return f.Retry(20 * time.Second) },
-	"long retry, else":           func(f *fib) Next { return f.Retry(20 * time.Second).Else("other") },
-	"await":                      func(f *fib) Next { return f.Await(since(f, 4)) },
-	"await, then a detour":       func(f *fib) Next { return f.Await(since(f, 4)).Then("aside") },
-	"await in vain":              func(f *fib) Next { return f.Await(&Signal{}, Timeout(7*time.Second)) },
-	"await in vain, else":        func(f *fib) Next { return f.Await(&Signal{}, Timeout(7*time.Second)).Else("other") },
-	"await for long":             func(f *fib) Next { return f.Await(since(f, 40)) },
-	"await for long, else":       func(f *fib) Next { return f.Await(since(f, 40)).Else("other") },
+	"next":                        func(f *fib) Next { return f.Next() },
+	"goto":                        func(f *fib) Next { return f.Goto("last") },
+	"goto a detour":               func(f *fib) Next { return f.Goto("aside") },
+	"end":                         func(f *fib) Next { return f.End() },
+	"fail":                        func(f *fib) Next { return f.Fail(errBad) },
+	"fail, else":                  func(f *fib) Next { return f.Fail(errBad).Else("other") },
+	"fail, else a detour":         func(f *fib) Next { return f.Fail(errBad).Else("aside") },
+	"panic":                       func(*fib) Next { panic("oops") },
+	"nothing":                     func(*fib) Next { return Next{} },
+	"nowhere":                     func(f *fib) Next { return f.Goto("nowhere") },
+	"yield":                       func(f *fib) Next { return f.Yield() },
+	"yield, then a detour":        func(f *fib) Next { return f.Yield().Then("aside") },
+	"delay":                       func(f *fib) Next { return f.Delay(20 * time.Second) },
+	"delay, then itself":          func(f *fib) Next { return f.Delay(20 * time.Second).Then("test") },
+	"delay, then back":            func(f *fib) Next { return f.Delay(20 * time.Second).Then("first") },
+	"delay, then the last":        func(f *fib) Next { return f.Delay(20 * time.Second).Then("last") },
+	"delay, then a detour":        func(f *fib) Next { return f.Delay(20 * time.Second).Then("aside") },
+	"delay, else":                 func(f *fib) Next { return f.Delay(20 * time.Second).Else("other") },
+	"short delay":                 func(f *fib) Next { return f.Delay(2 * time.Second) },
+	"short delay, then a detour":  func(f *fib) Next { return f.Delay(2 * time.Second).Then("aside") },
+	"delay of nothing":            func(f *fib) Next { return f.Delay(0) },
+	"retry":                       func(f *fib) Next { return f.Retry(3 * time.Second) },
+	"long retry":                  func(f *fib) Next { return f.Retry(20 * time.Second) },
+	"long retry, else":            func(f *fib) Next { return f.Retry(20 * time.Second).Else("other") },
+	"await":                       func(f *fib) Next { return f.Await(since(f, 4)) },
+	"await, then a detour":        func(f *fib) Next { return f.Await(since(f, 4)).Then("aside") },
+	"await in vain":               func(f *fib) Next { return f.Await(&Signal{}, Timeout(7*time.Second)) },
+	"await without success, else": func(f *fib) Next { return f.Await(&Signal{}, Timeout(7*time.Second)).Else("other") },
+	"await for long":              func(f *fib) Next { return f.Await(since(f, 40)) },
+	"await for long, else":        func(f *fib) Next { return f.Await(since(f, 40)).Else("other") },
 	"await with an error": func(f *fib) Next {
 		return f.Await(Func(func(context.Context) (bool, error) { return false, errBad }, time.Second))
 	},
@@ -257,7 +257,7 @@ func TestPairsOfOutcomeAndOption(t *testing.T) {
 func comparePair(t *testing.T, fl *Flow[packet]) {
 	whole, _ := play(t, fl)
 	if len(whole.Events) > 20 || whole.Took > 5*time.Minute {
-		t.Fatalf("it does not come to an end: %v", whole)
+		t.Fatalf("it does not end: %v", whole)
 	}
 	times := crashTimes(whole)
 	for i, at := range times {

@@ -234,10 +234,10 @@ func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 		saved flow.Position
 		want  []string
 	}{
-		"it has ended: that is where it was": {flow.Position{Flow: "f", Step: "a", Ended: true}, []string{"a"}},
-		"it has not, and came no further":    {flow.Position{Flow: "f", Step: "a"}, []string{"a"}},
-		"it is of another version":           {flow.Position{Flow: "f", Step: "a", Version: 2}, []string{"b", "a"}},
-		"it has, and an earlier one came to b": {
+		"it has ended at that step":                   {flow.Position{Flow: "f", Step: "a", Ended: true}, []string{"a"}},
+		"it has not ended, and reached no later step": {flow.Position{Flow: "f", Step: "a"}, []string{"a"}},
+		"it is of another version":                    {flow.Position{Flow: "f", Step: "a", Version: 2}, []string{"b", "a"}},
+		"it has ended, and an earlier run reached b": {
 			flow.Position{Flow: "f", Step: "a", Reached: "b", Ended: true}, []string{"b", "a"},
 		},
 	} {

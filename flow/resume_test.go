@@ -89,7 +89,7 @@ func TestDeadlinesCountFromTheFirstEntry(t *testing.T) {
 			went{"late", 0, ""},
 		},
 		{
-			"of the step that delays no longer than it may, down beyond it", time.Hour,
+			"of a step that delays until its deadline, down beyond it", time.Hour,
 			[]Node[packet]{Step("a", then(10*s, ""), Deadline(12*s), OnError("h")), Step("b", next), Detour("h", handler)},
 			went{"b", 4 * s, ""},
 		},
@@ -172,7 +172,7 @@ func TestTheDeadlineOfAStepHasPassed(t *testing.T) {
 		nodes  []Node[packet]
 		want   went
 	}{
-		{"when it would be tried again", []Node[packet]{
+		{"when it would be retried", []Node[packet]{
 			Step("a", func(_ context.Context, f *fib) Next { return f.Retry(time.Minute).Else("late") }, Deadline(time.Minute)),
 			late,
 		}, went{"late", time.Minute, ""}},

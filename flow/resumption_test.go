@@ -28,7 +28,7 @@ func TestPlanResumption(t *testing.T) {
 		fails  bool
 	}{
 		{
-			reason: "a wait that was cut short runs its step again, with the same deadline",
+			reason: "an interrupted wait runs its step again, with the same deadline",
 			pos:    Position{Step: "b", Reason: "await", Attempt: 2, Begun: at(0), Started: at(1), Deadline: at(30), Else: "c"},
 			want: resumption{
 				first: repeat(1, 2, in(1)), began: in(0), cut: cutWait{pc: 1, orElse: 3, deadline: in(30)}, orElse: none,
@@ -77,7 +77,7 @@ func TestPlanResumption(t *testing.T) {
 			want:   resumption{first: repeat(3, 0, in(1)), began: in(0), cut: noWait, orElse: none},
 		},
 		{
-			reason: "times of the future and attempts below 0 are not believed",
+			reason: "times in the future and negative attempts are ignored",
 			pos:    Position{Step: "c", Reason: "moved", Attempt: -7, Begun: at(50), Started: at(50)},
 			want:   resumption{first: repeat(3, 0, now), began: now, cut: noWait, orElse: none},
 		},

@@ -52,7 +52,7 @@ func TestPanicFailsTheFiberWithItsStack(t *testing.T) {
 				t.Errorf("%s: %v, %d callbacks", c.reason, h.Status(), ends)
 			}
 			if err := start(t, e, New("g", note("x")), &packet{}, StartOptions{}).Wait(t.Context()); err != nil {
-				t.Errorf("%s: the worker is gone: %v", c.reason, err)
+				t.Errorf("%s: the worker is not free: %v", c.reason, err)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestAStepThatEndsItsGoroutineFails(t *testing.T) {
 		}
 		if err := start(t, e, New("g", note("x")), &packet{},
 			StartOptions{Key: "k", Mode: SkipIfBusy}).Wait(t.Context()); err != nil {
-			t.Error("the worker is gone:", err)
+			t.Error("the worker is not free:", err)
 		}
 	})
 }
@@ -237,10 +237,10 @@ func TestALateWriteOfAPreemptedFiberIsFenced(t *testing.T) {
 			t.Errorf("before %v, late %v, detached %v", before, late, detached)
 		}
 		if err := Fenced(kept); !errors.Is(err, ErrEnded) {
-			t.Errorf("a fiber that is over may write: %v", err)
+			t.Errorf("an ended fiber may write: %v", err)
 		}
 		if err := Fenced(t.Context()); err != nil {
-			t.Errorf("a context of no fiber is fenced: %v", err)
+			t.Errorf("a context without a fiber is fenced: %v", err)
 		}
 	})
 }

@@ -19,7 +19,7 @@ func TestFiberSpansAlone(t *testing.T) {
 	f.e, f.flow = c, (&registry{}).bind(New("f", note("a")).def)
 	s.resume(f, c.time.now())
 	if !s.off() || f.tracing() != nil || len(clock.alarms) > 0 {
-		t.Error("without a tracer there is something to do")
+		t.Error("without a tracer there is work to do")
 	}
 	s.use(made.Tracer("test"))
 	s.use(spans.New().Tracer("second")) // a tracer was set before

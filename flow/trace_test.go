@@ -26,9 +26,9 @@ func TestALongWaitEndsTheTrace(t *testing.T) {
 		wait   time.Duration
 		long   bool
 	}{
-		{"a minute is no long wait", tracing.Life, false},
-		{"more than a minute is", tracing.Life + time.Second, true},
-		{"and so is an hour", time.Hour, true},
+		{"a minute is not a long wait", tracing.Life, false},
+		{"more than a minute is one", tracing.Life + time.Second, true},
+		{"so is an hour", time.Hour, true},
 	} {
 		made := spans.New()
 		bubble(t, EngineOptions{Tracer: made.Tracer("test")}, func(t *testing.T, e *Engine) {
@@ -195,7 +195,7 @@ func TestRetrace(t *testing.T) {
 	if !spans.IsChild(fibers[1], made.Named("next request")[0]) || !spans.IsChild(steps[0], fibers[0]) ||
 		!spans.IsChild(steps[1], fibers[1]) || !spans.IsChild(b[0], fibers[1]) ||
 		!spans.IsChild(made.Named("work")[0], steps[1]) {
-		t.Error("what comes after is not below the next request")
+		t.Error("the next steps are not below the next request")
 	}
 	if spans.Value(fibers[0], "request") != "" || spans.Value(fibers[1], "request") != "2" ||
 		spans.Value(fibers[0], "flow.status") != "parked" || spans.Value(fibers[1], "flow.status") != "completed" {
@@ -203,7 +203,7 @@ func TestRetrace(t *testing.T) {
 	}
 	ctx := t.Context()
 	if Retrace(ctx, ctx, TraceOptions{}) != ctx {
-		t.Error("outside of a step there is nothing to do")
+		t.Error("outside of a step the span has no effect")
 	}
 }
 
@@ -247,7 +247,7 @@ func TestTheStatusOfAFiberSpan(t *testing.T) {
 			step: func(_ context.Context, f *fib) Next { return f.Delay(time.Hour) },
 		},
 		"SaidByTheStep": {
-			reason: "the flow is well, and its object is not", want: codes.Error, said: "lost",
+			reason: "the flow succeeds, and its object has failed", want: codes.Error, said: "lost",
 			step: func(ctx context.Context, f *fib) Next {
 				span := FiberSpan(ctx)
 				span.SetAttributes(attribute.String("outcome", "lost"))
@@ -273,7 +273,7 @@ func TestTheStatusOfAFiberSpan(t *testing.T) {
 				t.Errorf("%s: status %v, attributes %v", tt.reason, s.Status(), s.Attributes())
 			}
 			if step := made.Named("a")[0]; spans.Value(step, "outcome") != "" {
-				t.Errorf("%s: the span of the step has what is said of the fiber", tt.reason)
+				t.Errorf("%s: the span of the step has attributes of the fiber", tt.reason)
 			}
 		})
 	}
@@ -315,7 +315,7 @@ func TestNoTracerNoCost(t *testing.T) {
 			}
 			h.Wait(context.Background())
 			if h.f.tracing() != nil {
-				t.Fatal("something is kept of spans")
+				t.Fatal("tracing state is kept")
 			}
 		})
 	}

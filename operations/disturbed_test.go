@@ -176,15 +176,15 @@ func (d *disturber) check() {
 		switch e.kind {
 		case begin:
 			if id := running[e.resource]; id != "" {
-				d.errorf("%s took the place of %s, which had not ended", e.id, id)
+				d.errorf("%s replaced %s, which had not ended", e.id, id)
 			}
 			running[e.resource] = e.id
 			if began[e.id]++; began[e.id] > 1+removed[e.id] {
-				d.errorf("%s was begun %d times and forgotten %d times", e.id, began[e.id], removed[e.id])
+				d.errorf("%s was started %d times and removed %d times", e.id, began[e.id], removed[e.id])
 			}
 		case end, remove:
 			if id := running[e.resource]; e.kind == end && id != e.id {
-				d.errorf("%s has ended while %s was there", e.id, id)
+				d.errorf("%s has ended while %s was stored", e.id, id)
 			}
 			running[e.resource] = ""
 			for _, id := range e.ids {

@@ -50,8 +50,8 @@ func TestRetryWithALostAnswer(t *testing.T) {
 		reason string
 		others func()
 	}{
-		"Ended": {"The executor was faster than the second try.", func() { b.finish(shop, v1alpha1.PhaseFailed) }},
-		"Followed": {"So was a whole other operation.", func() {
+		"Ended": {"The operation has ended before the second try.", func() { b.finish(shop, v1alpha1.PhaseFailed) }},
+		"Followed": {"Another operation has followed and ended before the second try.", func() {
 			b.finish(shop, v1alpha1.PhaseFailed)
 			b.update("other")
 			b.finish(shop, v1alpha1.PhaseFailed)
@@ -71,7 +71,7 @@ func TestRetryWithALostAnswer(t *testing.T) {
 			tc.others()
 		}).Retry(b.ctx, shop)
 		if err != nil || op.EffectiveID() != written {
-			t.Errorf("%s: %s The retry %s is told as %v", name, tc.reason, written, err)
+			t.Errorf("%s: %s The retry %s returns %v", name, tc.reason, written, err)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestCancelReachesOneOperation(t *testing.T) {
 		t.Errorf("%v %v", op, err)
 	}
 	if op, err := b.Get(b.ctx, shop); err != nil || op.EffectiveID() != "two" || op.Spec.CancelRequested {
-		t.Errorf("the one that followed: %+v %v", op.Spec, err)
+		t.Errorf("the next operation: %+v %v", op.Spec, err)
 	}
 }
 

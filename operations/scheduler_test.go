@@ -247,7 +247,7 @@ func TestCancelAndRetry(t *testing.T) {
 	}
 	b.finish(shop, v1alpha1.PhaseSuccess)
 	if again, err := b.Retry(b.ctx, shop); !errors.Is(err, operations.ErrSucceeded) {
-		t.Errorf("retry of what has succeeded: %v %v", again, err)
+		t.Errorf("retry of a success: %v %v", again, err)
 	}
 	if v, err := b.Wait(b.ctx, shop, op.EffectiveID(), nil); err != nil || v.Status != operations.Succeeded {
 		t.Errorf("after that: %+v %v", v, err)
@@ -275,7 +275,7 @@ func TestWaitForADeletedOperation(t *testing.T) {
 		reason string
 		ended  bool
 	}{
-		"Ended":   {"What is known last is its end, which is the answer.", true},
+		"Ended":   {"The last known state is its end, which is the result.", true},
 		"Running": {"It never ends.", false},
 	}
 	for name, tc := range tests {

@@ -165,7 +165,7 @@ func TestConfiguration(t *testing.T) {
 	<-next.Ready()
 	if _, err := b.API.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(b.Ctx, h.Options.Name,
 		metav1.GetOptions{}); err == nil {
-		t.Error("the configuration of hooks that are not served any more is still there")
+		t.Error("the configuration of removed hooks still exists")
 	}
 	if w := read().Webhooks; len(w) != 1 || *w[0].ClientConfig.URL != o.URL+"/validate/validate.configmap.v1.core" ||
 		len(w[0].MatchConditions) > 0 || len(w[0].ObjectSelector.MatchLabels) > 0 {
@@ -249,7 +249,7 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Take()
-	b.Eventually("it is all made again", func() string {
+	b.Eventually("Secret and configuration exist again", func() string {
 		_, err := b.API.CoreV1().Secrets(system).Get(b.Ctx, system+"-webhook-ca", metav1.GetOptions{})
 		_, other := b.API.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(b.Ctx, system, metav1.GetOptions{})
 		return hookbed.Text(errors.Join(err, other))

@@ -280,7 +280,7 @@ func TestFirstInstall(t *testing.T) {
 		t.Errorf("with the program: %s", diff)
 	}
 	if lacks := b.reported(); lacks != "no condition" {
-		t.Errorf("it was reported that fields may be lost, although none were (%s)", lacks)
+		t.Errorf("a loss of fields is reported, although none were lost (%s)", lacks)
 	}
 }
 
@@ -316,7 +316,7 @@ func TestSecondVersion(t *testing.T) {
 			}
 			_, told := b.run()
 			if diff := cmp.Diff([]string{"old=web:80"}, told()); diff != "" {
-				t.Errorf("the observer was shown objects that were not converted: %s", diff)
+				t.Errorf("the observer received unconverted objects: %s", diff)
 			}
 			b.converts("old", "web:80")
 			if err := b.label("v1alpha1", "old"); err != nil {
@@ -406,7 +406,7 @@ func TestReapply(t *testing.T) {
 		if tc.lossy {
 			b.Eventually(tc.reason+" is reported", b.reported)
 		} else if b.reported() == "" {
-			t.Errorf("%s: it was reported that fields may be lost", tc.reason)
+			t.Errorf("%s: a loss of fields is reported", tc.reason)
 		}
 	}
 }
@@ -492,7 +492,7 @@ func TestExitOnLostFields(t *testing.T) {
 					t.Fatalf("Run: %v", err)
 				}
 			case <-time.After(testlimit.Wait):
-				t.Fatal("the program goes on")
+				t.Fatal("the program does not exit")
 			}
 			if lacks := b.reported(); lacks != "" {
 				t.Error(lacks)

@@ -143,6 +143,6 @@ func TestConvert(t *testing.T) {
 	}
 	if _, err := definitions.Patch(b.Ctx, crd.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`),
 		metav1.PatchOptions{}); err != nil || definition.Load() > 0 {
-		t.Errorf("the definition: asked %d times, %v", definition.Load(), err)
+		t.Errorf("the definition: %d calls, %v", definition.Load(), err)
 	}
 }

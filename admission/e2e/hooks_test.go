@@ -96,16 +96,16 @@ func TestHooksAreAsked(t *testing.T) {
 		got := asked.Take()
 		if s.asked == "" {
 			if len(got) > 0 {
-				t.Errorf("%s: asked %q, want no question", s.reason, got)
+				t.Errorf("%s: got the calls %q, want none", s.reason, got)
 			}
 			continue
 		}
 		if len(got) == 0 || got[len(got)-1] != s.asked {
-			t.Errorf("%s: asked %q, want %q as the last question", s.reason, got, s.asked)
+			t.Errorf("%s: got the calls %q, want %q as the last one", s.reason, got, s.asked)
 		}
 		for _, question := range got {
 			if question != s.asked && !slices.Contains(s.older, question) {
-				t.Errorf("%s: asked %q, which is neither %q nor one of %q", s.reason, question, s.asked, s.older)
+				t.Errorf("%s: got the call %q, which is neither %q nor one of %q", s.reason, question, s.asked, s.older)
 			}
 		}
 	}

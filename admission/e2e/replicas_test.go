@@ -98,7 +98,7 @@ func (i *informed) wait() error {
 		select {
 		case <-tick.C:
 		case <-i.b.Ctx.Done():
-			return fmt.Errorf("the API server does not know of %s: %w", name, err)
+			return fmt.Errorf("the API server does not know %s: %w", name, err)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestRotation(t *testing.T) {
 				continue
 			}
 			if err != nil {
-				t.Errorf("a client that knows the configuration of a moment ago: %v", err)
+				t.Errorf("a client with a recent configuration: %v", err)
 				return
 			}
 			chain := conn.ConnectionState().VerifiedChains[0]
@@ -208,7 +208,8 @@ func TestRotation(t *testing.T) {
 	})
 	all.Wait()
 	if len(leaves) < 8 || len(authorities) < 3 || sent.Load() < 50 || asked.Load() < sent.Load() {
-		t.Errorf("%d certificates of %d authorities were served, %d requests sent, %d asked", len(leaves), len(authorities),
+		t.Errorf("%d certificates of %d authorities were served, %d requests were sent, %d calls of hooks",
+			len(leaves), len(authorities),
 			sent.Load(), asked.Load())
 	}
 	t.Logf("%d certificates of %d authorities, %d requests", len(leaves), len(authorities), sent.Load())
@@ -337,7 +338,7 @@ func TestReplicas(t *testing.T) {
 			metav1.CreateOptions{DryRun: []string{"All"}})
 		return hookbed.Text(err)
 	}
-	b.Eventually("the API server asks", func() string {
+	b.Eventually("the API server calls the hook", func() string {
 		if got := ask(); !strings.Contains(got, "refused") {
 			return "got: " + got
 		}
@@ -352,7 +353,7 @@ func TestReplicas(t *testing.T) {
 		}
 	}
 	if asked[n-1].Load() == 0 {
-		t.Error("the last replica was not asked")
+		t.Error("the last replica was not called")
 	}
 	stops[n-1]()
 }

@@ -93,7 +93,7 @@ func TestBlackboxListAtVersion(t *testing.T) {
 					p.watches()
 					p.finish()
 					if n := s.count(atVersion); n < 1 || n > 4 {
-						t.Errorf("asked %d times at the version seen", n)
+						t.Errorf("%d lists at the version seen", n)
 					}
 				})
 			}

@@ -117,7 +117,7 @@ func TestBlackboxOddItems(t *testing.T) {
 							l.reason == "ServerError"
 					}
 					if !slices.ContainsFunc(p.all, told) {
-						t.Errorf("the condition does not tell: %v", p.all)
+						t.Errorf("the condition does not report it: %v", p.all)
 					}
 					if n := len(s.requests); n > 16 {
 						t.Errorf("%d requests", n)
@@ -187,7 +187,7 @@ func TestBlackboxTwins(t *testing.T) {
 				check := func() {
 					t.Helper()
 					if got := p.state["a/twin"].value(); got != "newer" {
-						t.Errorf("it is the %s one: %v", got, p.state["a/twin"])
+						t.Errorf("it is the %s object: %v", got, p.state["a/twin"])
 					}
 				}
 				check()
@@ -199,7 +199,7 @@ func TestBlackboxTwins(t *testing.T) {
 				check()
 				p.finish()
 				if p.printed("MODIFIED") || p.countOf("DELETED") > 0 || p.countOf("ADDED") > 3 {
-					t.Errorf("more than the newest one was there: %v", p.all)
+					t.Errorf("another state than the newest one was shown: %v", p.all)
 				}
 			})
 		}

@@ -29,7 +29,7 @@ func TestBlackboxObjects(t *testing.T) {
 				`"data":{"k\"\\\n":"\u0000\u2028"}}`,
 		},
 		"Spaces": {
-			"So may there be space anywhere.",
+			"White space may be anywhere.",
 			" {\t\"kind\" : \"ConfigMap\" ,\r \"apiVersion\":\"v1\", \"metadata\" :  { \"name\" : \"x\" , " +
 				"\"namespace\" : \"a\" , \"uid\":\"u\",\"resourceVersion\" : \"%[1]s\" } , \"data\" : { } } ",
 		},
@@ -213,7 +213,7 @@ func TestBlackboxPoison(t *testing.T) {
 			"a/bad", false,
 		},
 		"Malformed": {
-			"Something that is no JSON.", `{"metadata":{"name":"bad",` + metadata + `},"data":{"a":nope}}`, "a/bad",
+			"A value that is not JSON.", `{"metadata":{"name":"bad",` + metadata + `},"data":{"a":nope}}`, "a/bad",
 			true,
 		},
 	}

@@ -101,7 +101,7 @@ func TestBlackboxStopped(t *testing.T) {
 			}
 		}
 		if stopped != 2 {
-			t.Fatalf("the last lines are not of two scopes that stopped: %q", lines[max(0, len(lines)-3):])
+			t.Fatalf("the last lines are not those of two stopped scopes: %q", lines[max(0, len(lines)-3):])
 		}
 	}
 }
@@ -158,14 +158,14 @@ func TestBlackboxStale(t *testing.T) {
 		away.Store(int32(phase) + 2)
 		now := p.status(reason).number("staleSeconds")
 		if now < last+0.29 {
-			t.Errorf("staleSeconds went from %v to %v in 0.3s without a word of the server", last, now)
+			t.Errorf("staleSeconds went from %v to %v in 0.3s without an answer of the server", last, now)
 		}
 		last = now
 	}
 	away.Store(4)
 	l := p.status("Watching")
 	if bound := time.Since(*back.Load()).Seconds(); l.number("staleSeconds") > bound {
-		t.Errorf("the server has answered %.3fs ago: %v", bound, l)
+		t.Errorf("the last answer of the server is %.3fs old: %v", bound, l)
 	}
 	p.finish()
 }
@@ -204,7 +204,7 @@ func TestBlackboxScopes(t *testing.T) {
 		t.Errorf("%d SYNCED", n)
 	}
 	if _, is := p.state["c/three"]; is {
-		t.Error("an object of a namespace that was not asked for")
+		t.Error("an object of a namespace that is not watched")
 	}
 	recovered := false
 	for _, l := range p.all {

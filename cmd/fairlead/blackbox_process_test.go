@@ -27,9 +27,9 @@ func TestBlackboxSignals(t *testing.T) {
 		signal os.Signal
 		stuck  bool // its output is not read
 	}{
-		"Interrupt": {"SIGINT is how people end it.", os.Interrupt, false},
-		"Terminate": {"SIGTERM is how machines end it.", syscall.SIGTERM, false},
-		"Stuck":     {"A reader that has stopped must not keep it.", syscall.SIGTERM, true},
+		"Interrupt": {"Users end it by SIGINT.", os.Interrupt, false},
+		"Terminate": {"Process managers end it by SIGTERM.", syscall.SIGTERM, false},
+		"Stuck":     {"A reader that has stopped does not keep it running.", syscall.SIGTERM, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestBlackboxBrokenPipe(t *testing.T) {
 			s.put("a/one", fmt.Sprint(i))
 		case <-over:
 			_ = cmd.Process.Kill()
-			t.Fatal("it goes on although nobody reads")
+			t.Fatal("it continues without a reader")
 		}
 	}
 }

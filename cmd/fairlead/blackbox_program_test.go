@@ -131,7 +131,7 @@ func (p *program) fold(l printed) {
 	switch l.kind {
 	case "ADDED":
 		if known {
-			p.t.Errorf("ADDED of an object that is there: %v", l)
+			p.t.Errorf("ADDED of an object that is shown: %v", l)
 		}
 		p.state[l.key] = l
 	case "MODIFIED":
@@ -140,7 +140,7 @@ func (p *program) fold(l printed) {
 		}
 		old, _ := strconv.Atoi(was.version)
 		if now, err := strconv.Atoi(l.version); err == nil && now <= old && !p.printed("EPOCH") {
-			p.t.Errorf("version goes down from %d: %v", old, l)
+			p.t.Errorf("the version decreases from %d: %v", old, l)
 		}
 		p.state[l.key] = l
 	case "DELETED":
@@ -283,7 +283,7 @@ func (p *program) told(reason string) {
 	}
 	for _, l := range p.all {
 		if is(l) && (l.text("message") == "" || l.text("phase") == "Watching") {
-			p.t.Errorf("STATUS does not say what is wrong: %v", l)
+			p.t.Errorf("STATUS does not name the problem: %v", l)
 		}
 	}
 }

@@ -286,6 +286,6 @@ func mad(t *testing.T, n uint64) {
 			l.text("message") != ""
 	}
 	if loud.Load() && !slices.ContainsFunc(p.all, told) {
-		t.Errorf("nothing says that anything was wrong: %v", p.all)
+		t.Errorf("no problem is reported: %v", p.all)
 	}
 }

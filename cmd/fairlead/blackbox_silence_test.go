@@ -66,8 +66,8 @@ func TestBlackboxSilentWatches(t *testing.T) {
 		deaf    int32
 		relists int
 	}{
-		"Once":   {"The watch is resumed, and that brings what was missed.", 1, 0},
-		"Always": {"A list brings it.", always, 1},
+		"Once":   {"The resumed watch delivers the missed changes.", 1, 0},
+		"Always": {"A list delivers it.", always, 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestBlackboxLagging(t *testing.T) {
 	p.agrees(s)
 	p.finish()
 	if p.printed("EPOCH") || p.printed("DELETED") || p.printed("MODIFIED") {
-		t.Errorf("a replica that lags behind was believed: %v", p.all)
+		t.Errorf("the state of a lagging replica was shown: %v", p.all)
 	}
 }
 
@@ -203,10 +203,12 @@ func TestBlackboxGuard(t *testing.T) {
 		flags   []string
 		deleted bool
 	}{
-		"Many":       {"More than a hundred need a second list, which says otherwise.", 150, 20, 1, nil, false},
-		"Few":        {"Up to a hundred are believed.", 150, 60, 1, nil, true},
+		"Many": {
+			"The loss of more than a hundred is confirmed by a second list, which differs.", 150, 20, 1, nil, false,
+		},
+		"Few":        {"The loss of up to a hundred is accepted.", 150, 60, 1, nil, true},
 		"Off":        {"0 believes everything.", 150, 20, 1, []string{"--bulk-delete-guard", "0"}, true},
-		"Lower":      {"The number can be chosen.", 10, 6, 1, []string{"--bulk-delete-guard", "3"}, false},
+		"Lower":      {"The number is configurable.", 10, 6, 1, []string{"--bulk-delete-guard", "3"}, false},
 		"Empty":      {"An empty list over known objects is confirmed.", 3, 0, 1, nil, false},
 		"EmptyOff":   {"Even then.", 3, 0, 1, []string{"--bulk-delete-guard", "0"}, false},
 		"EmptyTwice": {"Twice is believed.", 3, 0, 2, nil, true},
@@ -319,7 +321,7 @@ func TestBlackboxUID(t *testing.T) {
 	p.synced()
 	again("other-1")
 	if l := p.event("DELETED", "a/one"); l.uid == "other-1" {
-		t.Errorf("the old one is gone, not the new: %v", l)
+		t.Errorf("the old object is deleted, not the new one: %v", l)
 	}
 	if l := p.event("ADDED", "a/one"); l.uid != "other-1" || l.members["initial"] != nil {
 		t.Errorf("the new one: %v", l)

@@ -63,7 +63,7 @@ func TestBlackboxWatch(t *testing.T) {
 			resumed: errorOnce(wireStatus(410, "Expired", "")),
 		},
 		"GoneReason": {
-			reason: "Some servers say Gone.", relists: 1, fewest: 1,
+			reason: "Some servers use the reason Gone.", relists: 1, fewest: 1,
 			resumed: errorOnce(wireStatus(410, "Gone", "")),
 		},
 		"ExpiredAlways": {
@@ -79,7 +79,7 @@ func TestBlackboxWatch(t *testing.T) {
 				`,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`)),
 		},
 		"Busy": {
-			reason: "429 waits as told and keeps the version.", status: "TooManyRequests",
+			reason: "429 waits for Retry-After and keeps the version.", status: "TooManyRequests",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, resume, func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Retry-After", "1")
@@ -96,7 +96,7 @@ func TestBlackboxWatch(t *testing.T) {
 			resumed: errorOnce(wireStatus(500, "InternalError", "")),
 		},
 		"StoreReadError": {
-			reason: "What could not be read may be gone: a list.", relists: 1, fewest: 1,
+			reason: "An unreadable object may be deleted: a list.", relists: 1, fewest: 1,
 			resumed: errorOnce(wireStatus(500, "StoreReadError", "")),
 		},
 		"InternalErrors": {
@@ -110,7 +110,7 @@ func TestBlackboxWatch(t *testing.T) {
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(2, resume, body("")) },
 		},
 		"EndsThrice": {
-			reason: "The third time the version is taken for stale.", relists: 1, fewest: 1,
+			reason: "The third time the version counts as expired.", relists: 1, fewest: 1,
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(3, resume, body("")) },
 		},
 		"BadGateway": {
@@ -134,14 +134,14 @@ func TestBlackboxWatch(t *testing.T) {
 			},
 		},
 		"Removed": {
-			reason: "404 while watching: what was deleted with the resource is in no later watch.", status: "NotFound",
+			reason: "404 while watching: no later watch reports objects deleted with the resource.", status: "NotFound",
 			relists: 1, fewest: 1,
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, resume, refusing(404, "NotFound"))
 			},
 		},
 		"BadRequest": {
-			reason: "A version that the server does not take: a list.", status: "ServerError", relists: 1, fewest: 1,
+			reason: "A version that the server refuses: a list.", status: "ServerError", relists: 1, fewest: 1,
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, resume, refusing(400, "BadRequest"))
 			},
@@ -158,7 +158,7 @@ func TestBlackboxWatch(t *testing.T) {
 		},
 		"ByteByByte": {reason: "Frames arrive in any fragmentation.", resumed: dribble},
 		"Replayed": {
-			reason: "What was seen already is suppressed.",
+			reason: "Known versions are suppressed.",
 			resumed: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return func(w http.ResponseWriter, r *wireRequest) bool {
 					if resume(r) {
@@ -169,7 +169,7 @@ func TestBlackboxWatch(t *testing.T) {
 			},
 		},
 		"StringsForNumbers": {
-			reason: "ERROR events without a code are told by their reason.", relists: 1, fewest: 1,
+			reason: "ERROR events without a code are classified by their reason.", relists: 1, fewest: 1,
 			resumed: errorOnce(
 				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired",` +
 					`"message":"too old resource version: 1 (2)"}`,
@@ -235,7 +235,7 @@ func TestBlackboxWatch(t *testing.T) {
 			for _, l := range p.all {
 				if l.kind == "DELETED" && string(l.members["inferred"]) != fmt.Sprint(tc.fewest > 0) &&
 					l.key == "b/three" {
-					t.Errorf("%s\ninferred only when a list told it: %v", tc.reason, l)
+					t.Errorf("%s\ninferred only by a list: %v", tc.reason, l)
 				}
 			}
 		})
@@ -324,7 +324,7 @@ func TestBlackboxTimeout(t *testing.T) {
 	}
 	for _, l := range p.all {
 		if l.kind == "STATUS" && l.text("phase") == "Degraded" {
-			t.Errorf("something is said to be wrong: %v", l)
+			t.Errorf("a problem is reported: %v", l)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestPlugin(t *testing.T) {
 		}
 		for _, call := range byItself.FindAllString(out.String(), -1) {
 			if !strings.HasPrefix(call, "kubectl ") {
-				t.Errorf("the help of %v calls it by itself: %q", path, call)
+				t.Errorf("the help of %v names the program without kubectl: %q", path, call)
 			}
 		}
 	}

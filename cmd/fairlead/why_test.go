@@ -203,7 +203,7 @@ func TestWhyRefused(t *testing.T) {
 		}
 	}
 	if len(same) != 1 {
-		t.Errorf("one is told from the other: %v", same)
+		t.Errorf("missing and forbidden objects have different answers: %v", same)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestWhyHostile(t *testing.T) {
 		var got why.Answer
 		if format == "json" &&
 			(json.Unmarshal([]byte(out), &got) != nil || got.Kind != bad || got.Causes[0].Message != bad) {
-			t.Errorf("a program does not read what it was: %q", got.Kind)
+			t.Errorf("the output for programs has changed the text: %q", got.Kind)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func TestRights(t *testing.T) {
 		}
 		if got := w.Get(tc.user, "/console/live"+strings.TrimPrefix(tc.path,
 			"/console")); strings.Contains(got.Body, op.Name) {
-			t.Errorf("the stream of %s tells %q of it: %s", tc.path, tc.user, got.Body)
+			t.Errorf("the stream of %s has %q in it: %s", tc.path, tc.user, got.Body)
 		}
 	}
 	there, nowhere := w.Get("stranger", w.Path(op)), w.Get("stranger", nothing)
@@ -117,7 +117,7 @@ func TestLogin(t *testing.T) {
 	}
 	browser := w.Login("admin")
 	if got := w.Send(browser, "", http.MethodGet, "/console/operations", nil); got.Status != http.StatusOK {
-		t.Errorf("who has logged in is answered %d", got.Status)
+		t.Errorf("after the login the answer is %d", got.Status)
 	}
 	at, err := url.Parse(w.Server.URL)
 	if err != nil {
@@ -139,15 +139,15 @@ func TestLogin(t *testing.T) {
 		rec := httptest.NewRecorder()
 		w.Pages.ServeHTTP(rec, r)
 		if rec.Code != http.StatusSeeOther {
-			t.Errorf("%s: a cookie that is not ours is answered %d", name, rec.Code)
+			t.Errorf("%s: a foreign cookie: %d", name, rec.Code)
 		}
 	}
 	if got := w.Send(browser, "", http.MethodPost, "/console/logout", url.Values{}); got.Status != http.StatusForbidden {
-		t.Errorf("a form of nobody logs out: %d", got.Status)
+		t.Errorf("a form without a session logs out: %d", got.Status)
 	}
 	form := url.Values{"csrf": {w.CSRF(browser, "/console/operations")}}
 	if got := w.Send(browser, "", http.MethodPost, "/console/logout", form); got.Status != http.StatusSeeOther {
-		t.Errorf("the logout is answered %d", got.Status)
+		t.Errorf("the answer to the logout is %d", got.Status)
 	}
 	if got := w.Send(browser, "", http.MethodGet, "/console/operations", nil); got.Status != http.StatusSeeOther {
 		t.Errorf("after the logout the answer is %d", got.Status)
@@ -159,7 +159,7 @@ func TestLogin(t *testing.T) {
 	} {
 		got := w.Send(nil, "", http.MethodPost, "/console/login", url.Values{"token": {w.Tokens["admin"]}, "next": {next}})
 		if got.Header.Get("Location") != want {
-			t.Errorf("after the login with %q it goes on at %q", next, got.Header.Get("Location"))
+			t.Errorf("after the login with %q the next page is %q", next, got.Header.Get("Location"))
 		}
 	}
 }

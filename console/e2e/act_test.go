@@ -32,7 +32,7 @@ func TestAct(t *testing.T) {
 	csrf := w.CSRF(admin, w.Path(op))
 	page := w.Send(reader, "", http.MethodGet, w.Path(op), nil)
 	if strings.Contains(page.Body, "/cancel") {
-		t.Error("who may not cancel is shown the button")
+		t.Error("a reader without the right sees the button")
 	}
 	id := op.EffectiveID()
 	for name, tc := range map[string]struct {
@@ -52,15 +52,15 @@ func TestAct(t *testing.T) {
 	if got := w.Send(admin, "", http.MethodPost, w.Path(op)+"/cancel",
 		url.Values{"id": {"another"}, "csrf": {csrf}}); got.Status != http.StatusConflict &&
 		got.Status != http.StatusNotFound {
-		t.Errorf("the cancellation of an operation that was shown before is answered %d: %s", got.Status, got.Body)
+		t.Errorf("the cancellation of a replaced operation: %d: %s", got.Status, got.Body)
 	}
 	if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "polls"}); err != nil ||
 		now.Spec.CancelRequested {
-		t.Fatalf("it was cancelled by what was refused: %+v %v", now, err)
+		t.Fatalf("a refused request has canceled it: %+v %v", now, err)
 	}
 	if got := w.Send(admin, "", http.MethodPost, w.Path(op)+"/cancel",
 		url.Values{"id": {id}, "csrf": {csrf}}); got.Status != http.StatusSeeOther {
-		t.Fatalf("the cancellation is answered %d: %s", got.Status, got.Body)
+		t.Fatalf("the answer to the cancellation is %d: %s", got.Status, got.Body)
 	}
 	v, err := w.Scheduler.Wait(w.Ctx, operations.Resource{Type: "App", ID: "polls"}, id, nil)
 	if err != nil || v.Status != operations.Failed {
@@ -75,14 +75,14 @@ func TestAct(t *testing.T) {
 	})
 	form := url.Values{"csrf": {w.CSRF(admin, w.Path(failing))}}
 	if got := w.Send(admin, "", http.MethodPost, w.Path(failing)+"/retry", form); got.Status != http.StatusSeeOther {
-		t.Fatalf("the retry is answered %d: %s", got.Status, got.Body)
+		t.Fatalf("the answer to the retry is %d: %s", got.Status, got.Body)
 	}
 	again, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "fails"})
 	if err != nil || again.EffectiveID() == failing.EffectiveID() {
 		t.Errorf("it was not scheduled again: %+v %v", again, err)
 	}
 	if got := w.Send(admin, "", http.MethodPost, w.Path(failing)+"/explode", form); got.Status != http.StatusNotFound {
-		t.Errorf("a verb that there is not: %d", got.Status)
+		t.Errorf("an unknown verb: %d", got.Status)
 	}
 }
 
@@ -121,6 +121,6 @@ func TestLiveOver(t *testing.T) {
 		t.Errorf("it ends with %q, %v", said, err)
 	}
 	if got := w.Send(browser, "", http.MethodHead, "/console/operations", nil); got.Status != http.StatusUnauthorized {
-		t.Errorf("a script that asks for the page is answered %d", got.Status)
+		t.Errorf("a script that requests the page gets %d", got.Status)
 	}
 }

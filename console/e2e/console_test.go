@@ -107,10 +107,10 @@ func TestConsole(t *testing.T) {
 		} {
 			b.visit(path)
 			if n := eval[int](b, "document.querySelectorAll('main script, main img, main [onerror]').length"); n > 0 {
-				t.Errorf("%s: markup of others became part of the page", path)
+				t.Errorf("%s: foreign markup became part of the page", path)
 			}
 			if text := b.text(); strings.ContainsAny(text, "\u202e\u2066\u200b") {
-				t.Errorf("%s: marks that turn the direction of a text are shown", path)
+				t.Errorf("%s: characters that reverse the direction of a text are shown", path)
 			}
 		}
 	})
@@ -129,7 +129,7 @@ func TestConsole(t *testing.T) {
 			t.Error("the page was loaded again")
 		}
 		if !eval[bool](b, "document.activeElement === window.search && window.search.value === 'half a wor'") {
-			t.Error("who types in a field loses it when the page is brought up to date")
+			t.Error("an update of the page discards the text of a field")
 		}
 	})
 	t.Run("Keyboard", func(t *testing.T) { keyboard(t, open(chromium, t, w.base, desk), w, path(waits), pages) })
@@ -139,14 +139,14 @@ func TestConsole(t *testing.T) {
 		b.visit(path(waits))
 		form := `form[action$="/cancel"] button`
 		if eval[bool](b, fmt.Sprintf("document.querySelector(%q).checkVisibility()", form)) {
-			t.Error("it is canceled without a question")
+			t.Error("it is canceled without a confirmation")
 		}
 		b.run(chromedp.Click("//summary[contains(., 'Cancel')]", chromedp.BySearch),
 			chromedp.Click(form, chromedp.NodeVisible))
 		b.until("is it canceled", "document.querySelector('h1')?.innerText.includes('failed')")
 		b.run(chromedp.Click("//summary[contains(., 'Retry')]", chromedp.BySearch),
 			chromedp.Click(`form[action$="/retry"] button`, chromedp.NodeVisible))
-		b.until("is it tried again", "document.querySelector('h1')?.innerText.includes('in progress')")
+		b.until("is it retried", "document.querySelector('h1')?.innerText.includes('in progress')")
 	})
 	t.Run("Tools", func(t *testing.T) { tools(t, open(chromium, t, w.base, desk), w) })
 	t.Run("Login", func(t *testing.T) { login(chromium, t, w, path(done)) })
@@ -181,10 +181,10 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 		}
 		if missed := eval[[]string](b,
 			actions+".filter(e => !window.reached.has(e)).map(e => e.outerHTML.slice(0, 120))"); len(missed) > 0 {
-			t.Errorf("%s: out of reach of the tabulator: %q", path, missed)
+			t.Errorf("%s: not reachable by tabulator: %q", path, missed)
 		}
 		if unseen := eval[[]string](b, "window.unseen"); len(unseen) > 0 {
-			t.Errorf("%s: nobody sees where the focus is: %q", path, unseen)
+			t.Errorf("%s: the focus is invisible: %q", path, unseen)
 		}
 	}
 	b.visit(stuck)
@@ -192,7 +192,7 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 	b.until("does it ask", `document.querySelector('form[action$="/cancel"] button').checkVisibility()`)
 	b.run(chromedp.KeyEvent(kb.Tab))
 	if !eval[bool](b, `document.activeElement.matches('form[action$="/cancel"] button')`) {
-		t.Errorf("the next thing is not the answer to the question but %s",
+		t.Errorf("the focus is not on the confirmation but on %s",
 			eval[string](b, "document.activeElement.outerHTML.slice(0, 300)"))
 	}
 }
@@ -205,7 +205,7 @@ func tools(t *testing.T, b *tab, w *world) {
 	b.logIn(w.admin)
 	b.visit(path(held))
 	const updates = "Number(document.querySelector('main').dataset.updates || 0)"
-	b.until("is it kept up to date", updates+" > 0")
+	b.until("is it updated", updates+" > 0")
 	b.run(chromedp.Focus("#pause"), chromedp.KeyEvent(kb.Enter))
 	b.until("is it paused", `document.getElementById("live-state").innerText.startsWith("Paused")`)
 	b.axe("paused")
@@ -218,10 +218,10 @@ func tools(t *testing.T, b *tab, w *world) {
 	other.visit(path(held))
 	other.until("does another page show the end", "document.querySelector('h1').innerText.includes('failed')")
 	if !eval[bool](b, "document.querySelector('h1').innerText.includes('in progress')") {
-		t.Error("what is paused goes on")
+		t.Error("a paused page is updated")
 	}
 	b.run(chromedp.Click("#pause"))
-	b.until("does it go on", "document.querySelector('h1').innerText.includes('failed')")
+	b.until("is it updated again", "document.querySelector('h1').innerText.includes('failed')")
 
 	b.run(chromedp.Click("#times"))
 	exact := `[...document.querySelectorAll("main time")].every(t => /^(since )?\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$/.test(t.innerText))`
@@ -256,7 +256,7 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 	b.expect("404")
 	b.visit(path)
 	if at := eval[string](b, "location.pathname"); at != "/console/login" {
-		t.Errorf("without a token one is led to %s", at)
+		t.Errorf("without a token the page is %s", at)
 	}
 	b.run(chromedp.SetValue("#token", "forged"), chromedp.Submit("#token"), chromedp.WaitVisible(".notice.bad"))
 	b.run(chromedp.SetValue("#token", w.stranger), chromedp.Submit("#token"),
@@ -270,7 +270,7 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 		seen[eval[string](b, "document.querySelector('main').innerText")] = path
 	}
 	if len(seen) != 1 {
-		t.Errorf("what is there and may not be seen is told from what is not there: %q", seen)
+		t.Errorf("forbidden and missing objects have different answers: %q", seen)
 	}
 	for _, page := range []string{"overview", "operations", "webhooks", "sources", "controllers", "flows"} {
 		b.visit("/console/" + page)
@@ -281,7 +281,7 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 	b.run(chromedp.Click(`form[action="/console/logout"] button`), chromedp.WaitVisible("#token"))
 	b.visit("/console/overview")
 	if at := eval[string](b, "location.pathname"); at != "/console/login" {
-		t.Errorf("after the end of the session one sees %s", at)
+		t.Errorf("after the end of the session the page shows %s", at)
 	}
 	leaver := w.account("leaver", "", time.Hour)
 	b.run(chromedp.SetValue("#token", leaver), chromedp.Submit("#token"),
@@ -295,6 +295,6 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 	b.run(chromedp.Evaluate(fmt.Sprintf("document.cookie = %q", cookie.String()), nil))
 	b.visit("/console/overview")
 	if !strings.Contains(b.text(), "has ended") {
-		t.Errorf("nobody is told that the session has ended: %s", b.text())
+		t.Errorf("the page does not say that the session has ended: %s", b.text())
 	}
 }

@@ -33,7 +33,7 @@ func TestShards(t *testing.T) {
 	b.visit("/console/shards")
 	const rows = `[...document.querySelectorAll("main tbody tr")]`
 	const holds = `.map(r => parseInt(r.cells[1].innerText)).reduce((a, n) => a + n, 0)`
-	b.until("do three members hold all slots, each some", rows+".length === 3 && "+rows+holds+" === 64 && "+
+	b.until("do three members hold all slots, each of them some", rows+".length === 3 && "+rows+holds+" === 64 && "+
 		rows+`.every(r => parseInt(r.cells[1].innerText) > 0)`)
 	b.axe("three members")
 	for base, kill := range kills {
@@ -45,7 +45,7 @@ func TestShards(t *testing.T) {
 	const alive = rows + `.filter(r => !r.innerText.includes("silent"))` // the dead one is silent, or has been removed
 	b.until("do the two others hold all slots", alive+".length === 2 && "+alive+holds+" === 64")
 	if text := b.text(); strings.Contains(text, "No member holds") {
-		t.Errorf("somebody holds all slots, and the page says: %s", text)
+		t.Errorf("all slots are held, and the page says: %s", text)
 	}
 	b.run(b.as(window{360, 740, true}))
 	b.axe("on a phone")
@@ -112,10 +112,10 @@ func TestControllers(t *testing.T) {
 	b.until("are panics shown", row("panics")+"?.innerText.includes('out of range')")
 	b.until("are attempts counted", "parseInt("+row("mended")+"?.cells[2].innerText) > 2")
 	if n := eval[int](b, "document.querySelectorAll('main script, main img, main [onerror]').length"); n > 0 {
-		t.Errorf("what an error says became part of the page")
+		t.Errorf("the text of an error became part of the page")
 	}
 	if text := b.text(); strings.ContainsAny(text, "\u202e\u2066\u200b") || !strings.Contains(text, "<script>alert(1)") {
-		t.Errorf("what an error says is not shown as it is: %s", text)
+		t.Errorf("the text of an error is not shown unchanged: %s", text)
 	}
 	for _, look := range []window{desk, {360, 740, true}} {
 		b.run(b.as(look))
@@ -126,7 +126,8 @@ func TestControllers(t *testing.T) {
 	}
 	b.run(b.as(desk))
 	mended.Store(true)
-	b.until("is the mended one gone", row("mended")+" === null")
+	b.until("is the repaired object gone", row("mended")+" === null")
 	b.run(chromedp.Evaluate(row("terminal")+`.querySelector("a").click()`, nil))
-	b.until("is it told why", `location.pathname === "/console/why" && document.body.innerText.includes("makes no sense")`)
+	b.until("does the link lead to the cause",
+		`location.pathname === "/console/why" && document.body.innerText.includes("makes no sense")`)
 }

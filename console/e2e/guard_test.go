@@ -101,23 +101,23 @@ func TestGuardDebug(t *testing.T) {
 	// A browser gets the login page, and then the requested page.
 	if got := w.Get("", "/debug/flows?limit=3"); got.Status != http.StatusSeeOther ||
 		got.Header.Get("Location") != "/console/login?next="+url.QueryEscape("/debug/flows?limit=3") {
-		t.Errorf("a person without a session is answered %d %v", got.Status, got.Header)
+		t.Errorf("a browser without a session gets %d %v", got.Status, got.Header)
 	}
 	person := w.Browser()
 	if got := w.Send(person, "", http.MethodPost, "/console/login", url.Values{
 		"token": {w.Tokens["debugger"]}, "next": {"/debug/flows?limit=3"},
 	}); got.Header.Get("Location") != "/debug/flows?limit=3" {
-		t.Errorf("after the login it goes on at %v: %s", got.Header, got.Body)
+		t.Errorf("after the login the next page is %v: %s", got.Header, got.Body)
 	}
 	if got := w.Send(person, "", http.MethodGet, "/debug/before", nil); got.Status != http.StatusOK ||
 		!strings.Contains(got.Body, "own page") {
 		t.Errorf("with a session: %d %s", got.Status, got.Body)
 	}
 	if got := w.Send(person, "", http.MethodPost, "/debug/before", nil); got.Status != http.StatusForbidden {
-		t.Errorf("a session is good enough to change something: %d %s", got.Status, got.Body)
+		t.Errorf("a session without a form token can change objects: %d %s", got.Status, got.Body)
 	}
 	if got := w.Send(w.Login("stranger"), "", http.MethodGet, "/debug/before", nil); got.Status != http.StatusNotFound {
-		t.Errorf("a person who may not: %d %s", got.Status, got.Body)
+		t.Errorf("a user without the right: %d %s", got.Status, got.Body)
 	}
 	named(t, w, ca, proxy)
 }

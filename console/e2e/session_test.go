@@ -78,20 +78,20 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 	}
 	over := func(b *tab) {
 		b.t.Helper()
-		b.until("is it told that the session has ended", sessionOver)
+		b.until("does it say that the session has ended", sessionOver)
 		sent := b.requests()
 		// Longer than a browser waits before it reconnects twice.
 		eval[bool](b, "new Promise(done => setTimeout(() => done(true), 11000))")
 		if more := b.requests()[len(sent):]; len(more) > 0 {
-			b.t.Errorf("after the end of the session it asks for %q", more)
+			b.t.Errorf("after the end of the session it requests %q", more)
 		}
 		if text := b.text(); !strings.Contains(text, "No longer updated.") {
-			b.t.Errorf("it does not say that it is old: %s", text)
+			b.t.Errorf("it does not say that it is outdated: %s", text)
 		}
 		b.axe("a session that has ended")
 		b.run(chromedp.Click(`main > .notice a`), chromedp.WaitVisible("#token"))
 		if text := b.text(); !strings.Contains(text, "The session has ended.") {
-			b.t.Errorf("the login does not say why: %s", text)
+			b.t.Errorf("the login does not give the reason: %s", text)
 		}
 	}
 	t.Run("Revoked", func(t *testing.T) {
@@ -111,7 +111,7 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 				b.run(chromedp.SetValue("#token", w.admin), chromedp.Submit("#token"),
 					chromedp.WaitVisible(`form[action="/console/logout"]`))
 				if at := eval[string](b, "location.pathname + location.search"); at != path {
-					t.Errorf("after the login it goes on at %s, not %s", at, path)
+					t.Errorf("after the login the page is %s, not %s", at, path)
 				}
 			})
 		}

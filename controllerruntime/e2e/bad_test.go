@@ -36,12 +36,12 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 		says   string
 	}{
 		{
-			"stores of somebody else, to be saved",
+			"stores of the caller, with a directory",
 			controllerruntime.Options{Stores: theirs, Dir: t.TempDir()},
 			"Stores, and Dir",
 		},
 		{
-			"stores of somebody else, to be measured",
+			"stores of the caller, with a registry",
 			controllerruntime.Options{Stores: theirs, Registry: prometheus.NewRegistry()},
 			"Stores, and Dir or Registry",
 		},
@@ -56,7 +56,7 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 			"there is no such field in v1.Secret",
 		},
 		{
-			"one beneath a field",
+			"a path below a scalar field",
 			controllerruntime.Options{Drop: map[schema.GroupKind][]string{secrets: {"metadata.anotations[a]"}}},
 			"metadata.anotations",
 		},
@@ -65,7 +65,7 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 			controllerruntime.Options{Dir: filepath.Join(file, "in")},
 			"Options.Dir",
 		},
-		{"a path that is malformed", controllerruntime.Options{Drop: map[schema.GroupKind][]string{{}: {"data["}}}, "data["},
+		{"a malformed path", controllerruntime.Options{Drop: map[schema.GroupKind][]string{{}: {"data["}}}, "data["},
 	} {
 		if _, err := tc.opt.NewCache(cfg, cache.Options{}); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: the error is %v", tc.reason, err)
@@ -75,7 +75,7 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 	peer.Must(t, err)
 	_, err = controllerruntime.NewClient(cfg, client.Options{Cache: &client.CacheOptions{Reader: plain}})
 	if err == nil || !strings.Contains(err.Error(), "NewCache") {
-		t.Errorf("a client of a cache that is not ours: %v", err)
+		t.Errorf("a client of a foreign cache: %v", err)
 	}
 	if _, err = controllerruntime.NewClient(cfg, client.Options{}); err != nil {
 		t.Errorf("a client without a cache: %v", err)
@@ -91,10 +91,10 @@ func TestSchemeWithoutTheType(t *testing.T) {
 		w := open(t, p, cache.Options{Scheme: runtime.NewScheme()})
 		_, err := w.Cache.GetInformer(w.Ctx, &corev1.ConfigMap{})
 		if !runtime.IsNotRegisteredError(err) {
-			t.Errorf("the informer of a type that the scheme does not know: %v", err)
+			t.Errorf("the informer of an unknown type: %v", err)
 		}
 		if err := w.Client.Create(w.Ctx, w.ConfigMap("a")); !runtime.IsNotRegisteredError(err) {
-			t.Errorf("the create of a type that the scheme does not know: %v", err)
+			t.Errorf("the create of an unknown type: %v", err)
 		}
 	})
 }
@@ -194,6 +194,6 @@ func TestSecondStart(t *testing.T) {
 			t.Error("the cache was started again")
 		}
 		w.Create(w.ConfigMap("a"))
-		w.Eventually("the cache goes on", func() bool { return w.Has("a") })
+		w.Eventually("the cache continues", func() bool { return w.Has("a") })
 	})
 }

@@ -43,7 +43,7 @@ func TestEvents(t *testing.T) {
 		w.Create(w.ConfigMap("new", "v", "3"))
 		w.Want(late, "add new 3")
 		if len(e.C) > 0 {
-			t.Errorf("a handler that was removed was given %q", <-e.C)
+			t.Errorf("a removed handler was called with %q", <-e.C)
 		}
 	})
 }

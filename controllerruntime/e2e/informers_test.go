@@ -105,7 +105,7 @@ func TestSharedIndexInformer(t *testing.T) {
 				t.Error("indexers were added twice")
 			}
 			if in.HasSynced() || in.IsStopped() || len(in.GetStore().List()) != 0 {
-				t.Error("it has begun before it runs")
+				t.Error("it has started before it runs")
 			}
 			e := peer.NewEvents()
 			reg, err := in.AddEventHandler(e)
@@ -163,7 +163,7 @@ func TestSharedIndexInformer(t *testing.T) {
 				t.Errorf("the namespaces are %v", values)
 			}
 			if _, err := x.ByIndex("unknown", ""); err == nil || err.Error() != "Index with name unknown does not exist" {
-				t.Errorf("an index that there is not: %v", err)
+				t.Errorf("a missing index: %v", err)
 			}
 			if values := x.ListIndexFuncValues("unknown"); len(values) != 0 || len(x.GetIndexers()) != 2 {
 				t.Errorf("values of no index: %v", values)
@@ -172,7 +172,7 @@ func TestSharedIndexInformer(t *testing.T) {
 			stop()
 			<-ended
 			if !in.IsStopped() || len(x.List()) != 2 {
-				t.Error("it has not stopped, or shows nothing any more")
+				t.Error("it has not stopped, or its store is empty")
 			}
 			if all, err := x.ByIndex("v", "a"); err != nil || len(all) != 1 {
 				t.Errorf("an index of an informer that has stopped has %v, %v", all, err)

@@ -47,7 +47,7 @@ func TestSharedStores(t *testing.T) {
 	cm := one.ConfigMap("a", "v", "1")
 	peer.Must(t, one.Client.Create(one.Ctx, cm))
 	if !two.Has("a") {
-		t.Error("the other cache does not show what was written")
+		t.Error("the other cache does not show the write")
 	}
 }
 
@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 		return out
 	}
 	if !slices.ContainsFunc(names(), func(name string) bool { return strings.HasPrefix(name, "fairlead_store_") }) {
-		t.Errorf("what is measured are %v", names())
+		t.Errorf("the metrics are %v", names())
 	}
 	w.Stop()
 	if left := names(); len(left) > 0 {
@@ -171,7 +171,7 @@ func TestDroppedIsNotLost(t *testing.T) {
 	peer.Must(t, w.Client.Get(w.Ctx, key, untypedMap))
 	refused("update, unstructured", all, w.Client.Update(w.Ctx, untypedMap))
 	cached.Data = map[string]string{"v": "mine"}
-	refused("update that brings a part", all[1:], w.Client.Update(w.Ctx, &cached))
+	refused("update with a part of the dropped fields", all[1:], w.Client.Update(w.Ctx, &cached))
 
 	cm.Data["v"] = "2" // it was not read from the cache
 	peer.Must(t, w.Client.Update(w.Ctx, cm))

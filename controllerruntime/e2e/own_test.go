@@ -220,7 +220,7 @@ func TestOwnWrites(t *testing.T) {
 		if err := c.Delete(ctx, cm); !apierrors.IsNotFound(err) {
 			t.Errorf("a second delete is %v", err)
 		}
-		b.gone("delete of what is gone", cm)
+		b.gone("delete of a deleted object", cm)
 	}
 	all := []client.Object{b.ConfigMap("x"), b.ConfigMap("y")}
 	for _, cm := range all {
@@ -233,14 +233,14 @@ func TestOwnWrites(t *testing.T) {
 	foreign := b.ConfigMap("foreign")
 	b.Create(foreign)
 	if err := c.Create(ctx, b.ConfigMap("foreign")); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("a create of what is there is %v", err)
+		t.Errorf("a create of an existing object is %v", err)
 	}
 	peer.Must(t, b.Live.Delete(ctx, foreign))
 	if err := c.Delete(ctx, foreign); !apierrors.IsNotFound(err) {
-		t.Errorf("a delete of what is gone is %v", err)
+		t.Errorf("a delete of a deleted object is %v", err)
 	}
 	b.gone("404 on delete", foreign)
-	t.Logf("%d reads, none of them stale but for those that are told above", b.reads)
+	t.Logf("%d reads, none of them stale except those above", b.reads)
 }
 
 // TestOwnWritesOfSubresources writes the subresources of a deployment.

@@ -169,7 +169,7 @@ func TestEveryKind(t *testing.T) {
 			t.Errorf("%s: %d requests: %v", reason, len(all), slices.Compact(all))
 		}
 	}
-	nothing("a hundred times nothing to do")
+	nothing("a hundred rounds without changes")
 
 	// Another writer's annotation needs no correction.
 	annotate := func(name, value string) {
@@ -204,7 +204,7 @@ func TestEveryKind(t *testing.T) {
 		want := "everything/" + node
 		for it := named(child); it.GetAnnotations()[dependent.AnnotationNode] != want; {
 			if err := user.Get(ctx, client.KeyOf(child), it); err != nil {
-				t.Fatalf("%s was not put right: %v", node, err)
+				t.Fatalf("%s was not restored: %v", node, err)
 			}
 		}
 	}
@@ -216,7 +216,7 @@ func TestEveryKind(t *testing.T) {
 	if n := len(slices.Compact(slices.Clone(all))); len(all) != n || n != len(children) {
 		for node, child := range children {
 			if !slices.ContainsFunc(all, func(r string) bool { return strings.HasSuffix(r, "/"+child.GetName()) }) {
-				t.Errorf("%s was put right without a request", node)
+				t.Errorf("%s was restored without a request", node)
 			}
 		}
 		t.Errorf("%d requests, of which %d differ, for %d children: %v", len(all), n, len(children), all)

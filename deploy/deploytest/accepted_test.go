@@ -48,7 +48,7 @@ func TestAccepted(t *testing.T) {
 		"spec").(values)["hostNetwork"] = true
 	bad["PodDisruptionBudget fairlead-system/fairlead-controller"]["spec"].(values)["minAvailable"] = "some"
 	if problems := apply(t, config, bad); len(problems) != 3 { // the budget, the pod, and a warning about the Deployment
-		t.Errorf("of a host's pod and a wrong budget is told %v", problems)
+		t.Errorf("for a pod of the host and an invalid budget the problems are %v", problems)
 	}
 }
 

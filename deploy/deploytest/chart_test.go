@@ -275,7 +275,7 @@ func TestChartNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(files["fairlead/templates/namespace.yaml"], "kind: Namespace"); got != c.want {
-			t.Errorf("in %s with %v the namespace is made: %t", c.release, c.values, got)
+			t.Errorf("in %s with %v the namespace is created: %t", c.release, c.values, got)
 		}
 		if got := strings.Contains(files["fairlead/templates/NOTES.txt"], "kubectl label"); got != (c.release != "default") {
 			t.Errorf("in %s the notes are\n%s", c.release, files["fairlead/templates/NOTES.txt"])

@@ -91,7 +91,7 @@ func TestSelectors(t *testing.T) {
 	}
 	port := at(t, built, "Deployment", "spec", "template", "spec", "containers", 0, "ports", 0, "name")
 	if got := at(t, built, "Service", "spec", "ports", 0, "targetPort"); got != port {
-		t.Errorf("the Service leads to port %v, the container has %v", got, port)
+		t.Errorf("the Service has the port %v, the container has %v", got, port)
 	}
 	if got := at(t, built, "NetworkPolicy", "spec", "ingress", 0, "ports", 0, "port"); got != port {
 		t.Errorf("the NetworkPolicy opens port %v, the container has %v", got, port)
@@ -103,7 +103,7 @@ func TestSelectors(t *testing.T) {
 	}
 	if got := at(t, built, "Deployment", "spec", "replicas"); got.(int) <= at(t, built, "PodDisruptionBudget", "spec",
 		"minAvailable").(int) {
-		t.Errorf("with %v replicas the PodDisruptionBudget lets no node be drained", got)
+		t.Errorf("with %v replicas the PodDisruptionBudget blocks the draining of nodes", got)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestServed(t *testing.T) {
 		}
 	}
 	if _, ok := flags["--insecure-http"]; ok {
-		t.Error("it is served by plain HTTP")
+		t.Error("plain HTTP is served")
 	}
 	for _, probe := range []string{"readinessProbe", "livenessProbe"} {
 		if got := container[probe].(map[string]any)["httpGet"].(map[string]any)["port"]; got != "metrics" {

@@ -80,7 +80,7 @@ func TestPlatforms(t *testing.T) {
 	text := dockerfile(t)
 	for _, arch := range []string{"amd64", "arm64"} {
 		if got := architectures(t, text, arch); !slices.Equal(got, []string{arch}) {
-			t.Errorf("for %s it is built for %v", arch, got)
+			t.Errorf("the image for %s has programs for %v", arch, got)
 		}
 	}
 	bad := strings.Replace(text, "ARG TARGETOS TARGETARCH", "ARG TARGETOS=linux TARGETARCH=amd64", 1)

@@ -57,7 +57,7 @@ func lint(t *testing.T, text string) (wrong []string) {
 	for i, stage := range all {
 		from := base(stage)
 		if from[0] != "scratch" && !names[from[0]] && !version.MatchString(from[0]) {
-			say("FROM %s is of no certain version", from[0])
+			say("FROM %s has no fixed version", from[0])
 		}
 		if len(from) == 3 {
 			names[from[2]] = true
@@ -65,10 +65,10 @@ func lint(t *testing.T, text string) (wrong []string) {
 		for _, in := range stage {
 			switch in.name {
 			case "ADD":
-				say("ADD, where COPY does")
+				say("ADD where COPY suffices")
 			case "COPY":
 				if of, ok := strings.CutPrefix(strings.Fields(in.rest)[0], "--from="); ok && !names[of] {
-					say("COPY from %s, which is no stage", of)
+					say("COPY from %s, which is not a stage", of)
 				}
 			case "FROM", "RUN", "ENV", "ARG", "WORKDIR", "USER", "ENTRYPOINT", "CMD":
 			default:
@@ -78,7 +78,7 @@ func lint(t *testing.T, text string) (wrong []string) {
 	}
 	last, built := all[len(all)-1], fmt.Sprint(all[:len(all)-1])
 	if last[0].rest != "scratch" {
-		say("the image is made from %s, with more than the program in it", last[0].rest)
+		say("the base image %s has more than the program", last[0].rest)
 	}
 	for _, flag := range []string{"CGO_ENABLED=0", "GOTOOLCHAIN=local", "-trimpath", "-buildid="} {
 		if !strings.Contains(built, flag) {
@@ -95,7 +95,7 @@ func lint(t *testing.T, text string) (wrong []string) {
 	user, group, _ := strings.Cut(find("USER"), ":")
 	for _, id := range []string{user, group} {
 		if n, err := strconv.Atoi(id); err != nil || n == 0 {
-			say("USER %q is not that of somebody else than root, by number", find("USER"))
+			say("USER %q is not a numeric user other than root", find("USER"))
 			break
 		}
 	}
@@ -164,7 +164,7 @@ func TestImage(t *testing.T) {
 	built := build(t)
 	image := at(t, built, "Deployment", "spec", "template", "spec", "containers", 0, "image").(string)
 	if !version.MatchString(image) {
-		t.Errorf("image %s is of no certain version", image)
+		t.Errorf("image %s has no fixed version", image)
 	}
 	pod := at(t, built, "Deployment", "spec", "template", "spec", "securityContext").(map[string]any)
 	all := stages(t, dockerfile(t))

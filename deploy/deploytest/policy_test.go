@@ -82,7 +82,7 @@ func TestIngress(t *testing.T) {
 		case len(r.ports) != 1:
 			t.Errorf("ports %v in one rule", r.ports)
 		case r.ports[0] != "http" && len(r.peers) == 0:
-			t.Errorf("port %s is open to everybody", r.ports[0])
+			t.Errorf("port %s is open to all peers", r.ports[0])
 		}
 	}
 }

@@ -77,7 +77,7 @@ func TestKrew(t *testing.T) {
 	if got.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || got.Kind != "Plugin" ||
 		got.Metadata.Name != "fairlead" || got.Spec.Version != version || len(got.Spec.ShortDescription) > 50 ||
 		got.Spec.ShortDescription == "" || got.Spec.Description == "" {
-		t.Errorf("krew would not take %+v", got)
+		t.Errorf("krew refuses %+v", got)
 	}
 	have := map[string]string{}
 	for _, p := range got.Spec.Platforms {
@@ -86,7 +86,7 @@ func TestKrew(t *testing.T) {
 		labels := p.Selector.MatchLabels
 		if name != fmt.Sprintf("fairlead_%s_%s_%s.tar.gz", version, labels["os"], labels["arch"]) || p.Bin != "fairlead" ||
 			p.URI != "https://github.com/fairlead-io/fairlead/releases/download/"+version+"/"+name {
-			t.Errorf("%v is not where it is said to be: %s", labels, p.URI)
+			t.Errorf("%v is not at its path: %s", labels, p.URI)
 		}
 		if sum, err := hex.DecodeString(p.SHA256); err != nil || len(sum) != 32 {
 			t.Errorf("%s has the sum %s", name, p.SHA256)
@@ -174,7 +174,7 @@ func TestWorkflow(t *testing.T) {
 		}
 		for _, step := range job.Steps {
 			if step.Uses != "" && !pinned.MatchString(step.Uses) {
-				t.Errorf("%s uses %s, which is of no certain version", name, step.Uses)
+				t.Errorf("%s uses %s, which has no fixed version", name, step.Uses)
 			}
 			all = append(all, step.Run)
 		}

@@ -88,6 +88,6 @@ func TestShared(t *testing.T) {
 		}
 	}
 	if roles != 4 {
-		t.Errorf("%d of a Role and its binding", roles)
+		t.Errorf("%d objects, want a Role and its binding", roles)
 	}
 }

@@ -93,7 +93,7 @@ func (l *pipeListener) dial() (net.Conn, error) {
 	case l.conns <- server:
 		return client, nil
 	case <-l.closed:
-		return nil, errors.New("nobody listens")
+		return nil, errors.New("no listener")
 	}
 }
 

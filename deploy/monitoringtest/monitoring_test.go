@@ -29,15 +29,15 @@ const dir = "../monitoring/"
 
 // silent has the alerts that do not fire in this test, with the reasons.
 var silent = map[string]string{
-	"FairleadSharedObjectChanged":  "who changes a shared object is a race, which tests look for",
+	"FairleadSharedObjectChanged":  "tests search for races that change a shared object",
 	"FairleadObjectsUnreadable":    "it takes an object that a store cannot keep, or a reader decode",
-	"FairleadWatchLags":            "it takes a watch that stays open and is late by a minute",
+	"FairleadWatchLags":            "it takes an open watch that lags by a minute",
 	"FairleadFlowStuck":            "it takes a fiber that ignores its context and is preempted",
 	"FairleadFlowPositionsLost":    "it takes fibers that are saved, and a file system that fails",
 	"FairleadRetryBudgetExhausted": "it takes more requests than these programs make",
 	"FairleadSlotsDoNotMove":       "it takes a holder that works for just the slot that is to move",
 	"FairleadWebhookQuarantined":   "it takes a process that dies",
-	"FairleadCallsQueue":           "it takes receivers that do not answer, for which the clock would wait",
+	"FairleadCallsQueue":           "it takes receivers that do not answer, which would stop the clock",
 }
 
 // absent has the metrics without series, because their cause does not occur in this test.
@@ -156,15 +156,15 @@ func TestQueries(t *testing.T) {
 	for _, rule := range alerts(t) {
 		check(t, known, rule.Expr)
 		if firing := healthy.fires(t, rule.Expr, time.Duration(rule.For)); len(firing) > 0 {
-			t.Errorf("%s fires although all is well: %v", rule.Alert, firing)
+			t.Errorf("%s fires without trouble: %v", rule.Alert, firing)
 		}
 		firing := broken.fires(t, rule.Expr, time.Duration(rule.For))
 		why, expected := silent[rule.Alert]
 		switch {
 		case expected && len(firing) > 0:
-			t.Errorf("%s fires, and is said not to: %s", rule.Alert, why)
+			t.Errorf("%s fires, but is listed as silent: %s", rule.Alert, why)
 		case !expected && len(firing) == 0:
-			t.Errorf("%s does not fire when all is ill: %s", rule.Alert, rule.Expr)
+			t.Errorf("%s does not fire in trouble: %s", rule.Alert, rule.Expr)
 		}
 	}
 }

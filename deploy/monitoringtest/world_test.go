@@ -378,7 +378,7 @@ func (w *world) listeners(scheduler *operations.Scheduler, known *cache.Store) {
 		}
 		for range 40 {
 			if code := listen(); code != http.StatusServiceUnavailable {
-				w.t.Errorf("one more who listens is answered %d", code)
+				w.t.Errorf("one more listener gets %d", code)
 			}
 		}
 	})

@@ -193,20 +193,20 @@ func TestMonitorReportsViolations(t *testing.T) {
 			m.Started("a", h, err)
 			h.Wait(context.Background())
 		}, 0},
-		{"a callback that never came", func(m *flowtest.Monitor) {
+		{"a callback that is missing", func(m *flowtest.Monitor) {
 			h, err := flow.New("f", flow.Step("x", flow.Do(func(context.Context, *int) error { return nil }))).Start(
 				context.Background(), e, new(int), flow.StartOptions{},
 			)
 			m.Started("a", h, err)
 			h.Wait(context.Background())
 		}, 1},
-		{"a callback that came twice", func(m *flowtest.Monitor) {
+		{"a repeated callback", func(m *flowtest.Monitor) {
 			end := m.OnEnd("a", nil)
 			end(flow.Result{Status: flow.Completed})
 			end(flow.Result{Status: flow.Completed})
 		}, 1},
 		{"a failure without an error", func(m *flowtest.Monitor) { m.OnEnd("a", nil)(flow.Result{Status: flow.Failed}) }, 1},
-		{"the end of one that was refused", func(m *flowtest.Monitor) {
+		{"the end of a refused fiber", func(m *flowtest.Monitor) {
 			m.OnEnd("a", nil)(flow.Result{Status: flow.Completed})
 			m.Started("a", flow.Handle{}, flow.ErrBusy)
 		}, 1},

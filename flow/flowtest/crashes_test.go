@@ -168,7 +168,7 @@ func outcomes() []outcome {
 			token.Resume("early")
 			return f.Suspend(token)
 		}},
-		{"suspend on no token", just(f.Suspend(flow.Token{}).Else("handler"))},
+		{"suspend without a token", just(f.Suspend(flow.Token{}).Else("handler"))},
 		{"suspend with an action that fails", func(_ context.Context, f *sfib) flow.Next {
 			return f.Suspend(f.Token(), func(context.Context) error { return errBoom }).Else("handler")
 		}},
@@ -194,14 +194,14 @@ func outcomes() []outcome {
 		{"await a panic", just(f.Await(flow.Func(func(context.Context) (bool, error) { panic(errBoom) }, sec)))},
 		{"fork", forked(both)},
 		{"fork, limited", forked(both, flow.Limit(1))},
-		{"fork, at a negative limit", forked(both, flow.Limit(-1))},
+		{"fork with a negative limit", forked(both, flow.Limit(-1))},
 		{"fork first", forked(both, flow.First())},
 		{"fork with a quorum", forked(mixed, flow.Quorum(2))},
-		{"fork with a quorum of nothing", forked(both, flow.Quorum(0))},
+		{"fork with an empty quorum", forked(both, flow.Quorum(0))},
 		{"fork with a quorum out of reach", forked(mixed, flow.Quorum(3))},
-		{"fork one that fails", forked(mixed)},
-		{"fork one that fails, fast", forked(mixed, flow.FailFast())},
-		{"fork one that panics", forked(func(f *sfib) []flow.Child { return []flow.Child{child(f, sec, awful)} })},
+		{"fork a failing child", forked(mixed)},
+		{"fork a failing child, fail-fast", forked(mixed, flow.FailFast())},
+		{"fork a child that panics", forked(func(f *sfib) []flow.Child { return []flow.Child{child(f, sec, awful)} })},
 		{"fork nothing", forked(func(*sfib) []flow.Child { return nil })},
 		{"fork a fork", forked(func(f *sfib) []flow.Child {
 			return []flow.Child{child(f, sec, func(k *sfib) flow.Next { return k.Fork(both(f)) })}
@@ -232,8 +232,8 @@ func outcomes() []outcome {
 		outcome{"fail else a detour", until(4, just(f.Fail(errBoom).Else("detour")))},
 		outcome{"fail else a deep detour", until(2, just(f.Fail(errBoom).Else("deep")))},
 		outcome{"fail with another's timeout", until(4, just(f.Fail(fmt.Errorf("far away: %w", flow.ErrTimeout))))},
-		outcome{"await, time after time", until(4, just(f.Await(&flow.Signal{}, flow.Timeout(2*sec))))},
-		outcome{"suspend, time after time", until(3, resumed(func(t flow.Token) { t.Fail(errGone) }, same))},
+		outcome{"await repeatedly", until(4, just(f.Await(&flow.Signal{}, flow.Timeout(2*sec))))},
+		outcome{"suspend repeatedly", until(3, resumed(func(t flow.Token) { t.Fail(errGone) }, same))},
 		outcome{"panic", until(4, func(context.Context, *sfib) flow.Next { panic(errBoom) })},
 	)
 }

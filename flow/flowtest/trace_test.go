@@ -39,19 +39,19 @@ func TestATraceShowsDifferences(t *testing.T) {
 	}{
 		{"the same", story{ended: true, runs: whole.runs}, ""},
 		{"cut short", story{runs: whole.runs[:1]}, ""},
-		{"from where the position says", story{ended: true, base: 1, runs: whole.runs[1:], began: at(1)}, ""},
-		{"later, for it was down", story{ended: true, base: 2, runs: []stepRun{run("f/b", 1, 7, 2, "")}, began: at(7)}, ""},
+		{"from the position", story{ended: true, base: 1, runs: whole.runs[1:], began: at(1)}, ""},
+		{"later, after downtime", story{ended: true, base: 2, runs: []stepRun{run("f/b", 1, 7, 2, "")}, began: at(7)}, ""},
 		{"entered again", story{
 			ended: true, base: 1, runs: []stepRun{run("f/b", 0, 3, 3, ""), run("f/b", 1, 5, 3, "")},
 			began: at(3),
 		}, ""},
-		{"a run of its own, at other times", story{
+		{"a separate run, at other times", story{
 			ended: true, again: true,
 			runs: []stepRun{run("f/a", 0, 10, 10, " x"), run("f/b", 0, 12, 12, ""), run("f/b", 1, 15, 12, "")},
 		}, ""},
-		{"a wait whose time is over", story{ended: true, cut: true, base: 1, runs: whole.runs[2:], began: at(5)}, ""},
+		{"an expired wait", story{ended: true, cut: true, base: 1, runs: whole.runs[2:], began: at(5)}, ""},
 		{
-			"a wait whose time is not over",
+			"a wait that has not expired",
 			story{ended: true, cut: true, base: 1, runs: whole.runs[2:], began: at(4)},
 			"would have seen",
 		},
@@ -122,14 +122,14 @@ func TestWhereATraceContinues(t *testing.T) {
 	s.add(tr, &crasher{at: "x", saved: &mark{runs: 2, cut: true}}, nil)
 	s.add(tr, &crasher{at: "x"}, nil)
 	if s.base != 6 || !s.cut || s.again {
-		t.Errorf("it goes on at %+v", s)
+		t.Errorf("it continues at %+v", s)
 	}
 	s.add(tr, &crasher{at: "x", saved: &mark{again: true}}, nil)
 	if s.base != 6 || !s.cut {
-		t.Errorf("without a save it goes on at %+v", s)
+		t.Errorf("without a save it continues at %+v", s)
 	}
 	s.add(tr, &crasher{}, nil)
 	if s.base != 0 || !s.again || !s.ended {
-		t.Errorf("after the end it goes on at %+v", s)
+		t.Errorf("after the end it continues at %+v", s)
 	}
 }

@@ -84,9 +84,9 @@ func TestIndexDrops(t *testing.T) {
 	select {
 	case <-ready:
 	default:
-		t.Error("who waited for the index goes on waiting")
+		t.Error("a caller that waits for the index is not woken")
 	}
 	if x.touch() == ready || x.synced || x.rows != nil || x.changes() == before {
-		t.Error("it was not dropped, or pages that are open do not notice")
+		t.Error("it was not dropped, or open pages do not notice")
 	}
 }

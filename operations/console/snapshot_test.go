@@ -58,7 +58,7 @@ func TestOneMoment(t *testing.T) {
 			}
 			questions.at.Store(&at)
 		},
-		"while it is asked who may see it": func() {
+		"during the review of the reader's right": func() {
 			at := func(n int) {
 				if n == 2 {
 					end()
@@ -66,8 +66,8 @@ func TestOneMoment(t *testing.T) {
 			}
 			questions.at.Store(&at)
 		},
-		"after it was asked what it does": func() { told.Store(&end) },
-		"later":                           func() {},
+		"after its state was read": func() { told.Store(&end) },
+		"later":                    func() {},
 	} {
 		op := w.Schedule(strings.ReplaceAll(name, " ", "-"), "job")
 		k := cache.Key{Namespace: op.Namespace, Name: op.Name}

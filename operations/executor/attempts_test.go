@@ -65,7 +65,7 @@ func TestAttempts(t *testing.T) {
 			all = append(all, fmt.Sprintf("%s%s %s %d %s %t", one.Purpose, one.Webhook, what, one.Status, one.Verdict,
 				one.Ended.IsZero()))
 			if one.Began.Before(last) || !one.Ended.IsZero() && one.Ended.Before(one.Began) || one.Ended.After(time.Now()) {
-				t.Errorf("%s lasted from %v to %v, the one before began at %v", what, one.Began, one.Ended, last)
+				t.Errorf("%s lasted from %v to %v, the previous one started at %v", what, one.Began, one.Ended, last)
 			}
 			last = one.Began
 		}
@@ -81,11 +81,11 @@ func TestAttempts(t *testing.T) {
 		t.Errorf("of one that succeeds later, -want +got:\n%s", diff)
 	}
 	if fine := b.Schedule(operations.Request{Webhooks: []string{"fine"}, Resource: app("fine")}); of(b.End(fine)) != nil {
-		t.Errorf("of one that succeeds at once: %q", of(fine))
+		t.Errorf("of an operation that succeeds at once: %q", of(fine))
 	}
 	job := b.Schedule(operations.Request{Webhooks: []string{"job"}, Resource: app("job")})
 	b.Received(asked)
-	b.Eventually("the poll is seen", func() bool {
+	b.Eventually("the poll is remembered", func() bool {
 		return cmp.Equal([]string{"job try 202 Accepted false", "job poll 0 None true"}, of(job))
 	})
 	r.Stop()
@@ -151,7 +151,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	m.End(key(0))
 	m.End(key(1))
 	if m.Note(last, "id", "hook", again); len(m.Of(last, "id").Last) != 1 || len(m.Of(key(0), "id").Last) != 0 {
-		t.Error("what has ended does not give way")
+		t.Error("ended operations are not evicted")
 	}
 }
 
@@ -179,7 +179,7 @@ func TestAttemptsOfCanceledCalls(t *testing.T) {
 	last := store.Key{Namespace: "team", Name: "last"}
 	m.Note(last, "id", "hook", again)
 	if got := m.Of(last, "id"); len(got.Last) != 1 || got.Full {
-		t.Errorf("there is no room: %+v", got)
+		t.Errorf("a new operation is not remembered: %+v", got)
 	}
 }
 

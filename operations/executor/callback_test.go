@@ -36,7 +36,7 @@ func TestCallback(t *testing.T) {
 	taker := b.callbacks()
 	op := b.Schedule(operations.Request{Webhooks: []string{"slow"}})
 	tok := operationbed.Token(b.Received(asked))
-	b.Eventually("taken by the receiver", func() bool {
+	b.Eventually("accepted by the receiver", func() bool {
 		w := b.Get().Status.Webhooks
 		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted
 	})
@@ -61,7 +61,7 @@ func TestCallback(t *testing.T) {
 	next := b.Schedule(operations.Request{Webhooks: []string{"slow"}})
 	fresh := operationbed.Token(b.Received(asked))
 	if err := taker.Take(b.Ctx, tok, true, ""); !errors.Is(err, operations.ErrCallbackUsed) {
-		t.Errorf("a token of the operation before: %v", err)
+		t.Errorf("a token of the previous operation: %v", err)
 	}
 	if err := taker.Take(b.Ctx, fresh, true, ""); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestCallbacksArePaidFor(t *testing.T) {
 	why := errors.New("the receiver has gone")
 	taken := take(impatient)
 	if cancel(why); !errors.Is(<-taken, why) {
-		t.Error("who is gone is waited for")
+		t.Error("it waits for a canceled callback")
 	}
 	taken = take(b.Ctx)
 	e.Spend(b.Namespace, -much)

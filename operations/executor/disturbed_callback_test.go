@@ -128,7 +128,7 @@ func (r *reports) check(op *v1alpha1.Operation, called map[string]int) string {
 	for _, one := range all {
 		switch {
 		case one.err == nil && one.succeeded != succeeded:
-			return fmt.Sprintf("a report was taken and did not count: %+v", all)
+			return fmt.Sprintf("an accepted report did not count: %+v", all)
 		case one.err == nil:
 			taken++
 		case !errors.Is(one.err, operations.ErrCallbackUsed):

@@ -241,7 +241,7 @@ func (op ended) check(restarts, moves int) (problems []string) {
 		check(webhook.Notify, "tell", tries["tell"], tries["tell"])
 	}
 	for key, n := range called {
-		problems = append(problems, fmt.Sprintf("%s was called %d times and should not have been", key, n))
+		problems = append(problems, fmt.Sprintf("%s was called %d times, want none", key, n))
 	}
 	return problems
 }

@@ -70,7 +70,7 @@ func TestCancelInEveryState(t *testing.T) {
 			calls: map[string]int{"tell.notify": 1},
 		},
 		"ScheduledWithoutWebhooks": {
-			reason: "There is nothing to cancel.", request: operations.Request{}, calls: map[string]int{},
+			reason: "There is no call to cancel.", request: operations.Request{}, calls: map[string]int{},
 		},
 		"Missing": {
 			reason: "It does not wait for a Webhook any more.", request: operations.Request{Webhooks: []string{"work"}},

@@ -126,7 +126,7 @@ func TestEventsUnderLoad(t *testing.T) {
 		}
 	}
 	if early > 2*4 { // four that the writers held already, and four that they took beside the last ends
-		t.Errorf("%d beginnings were written before the last end", early)
+		t.Errorf("%d starts were written before the last end", early)
 	}
 }
 

@@ -64,17 +64,17 @@ func TestFreshSlotComesAgain(t *testing.T) {
 	f.gain(slot)
 	begun := f.begin("")
 	if again := f.begin(""); again != nil {
-		t.Errorf("it is found out twice: %v", again)
+		t.Errorf("two searches run: %v", again)
 	}
 	if f.report("", begun, true); !f.in("ns") {
-		t.Error("it is not known")
+		t.Error("the slot is not fresh")
 	}
 	f.lose(slot)
 	f.gain(slot)
 	if left := f.report("", begun, true); left || f.in("ns") {
-		t.Error("what was found out before counts")
+		t.Error("a finding from before the loss counts")
 	}
 	if f.report("", f.begin(""), true); !f.in("ns") {
-		t.Error("it is not known anew")
+		t.Error("the slot is not fresh again")
 	}
 }

@@ -176,11 +176,11 @@ func TestQuarantine(t *testing.T) {
 	q.show(&w.Status, w)
 	elsewhere := newQuarantine(nil, q.webhooks)
 	if !elsewhere.has(w) || elsewhere.hasNamed("ns", "bomb") {
-		t.Error("another replica does not go by the status")
+		t.Error("another replica ignores the status")
 	}
 	elsewhere.settle(w, func(Condemned) { t.Error("a replica without a witness reports the quarantine") })
 	if elsewhere.show(&w.Status, w); !elsewhere.has(w) {
-		t.Error("another replica removes the quarantine of the present version")
+		t.Error("another replica removes the quarantine of the current version")
 	}
 	w.Generation = 2
 	if q.has(w) || elsewhere.has(w) {

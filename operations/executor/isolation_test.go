@@ -81,7 +81,7 @@ func TestHostileReceivers(t *testing.T) {
 			"A try ends with its timeout.", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 			v1alpha1.ReasonRetriesExhausted,
 		},
-		"Reset": {"A reset is no answer.", func(w http.ResponseWriter, _ *http.Request) {
+		"Reset": {"A reset is not an answer.", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				_ = conn.Close()
@@ -90,7 +90,7 @@ func TestHostileReceivers(t *testing.T) {
 		"Redirect": {"Redirects are not followed.", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
 		}, v1alpha1.ReasonWebhookFailed},
-		"Garbage": {"Garbage is no answer.", func(w http.ResponseWriter, _ *http.Request) {
+		"Garbage": {"Garbage is not an answer.", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				_, _ = conn.Write([]byte("\x00\x01garbage\r\n\r\n"))
@@ -98,7 +98,7 @@ func TestHostileReceivers(t *testing.T) {
 			}
 		}, v1alpha1.ReasonRetriesExhausted},
 		"Huge": {
-			"Of 50 MB only the beginning is read, and little of it is kept.",
+			"Of 50 MB only the start is read, and little of it is kept.",
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusBadRequest)
 				chunk := []byte(strings.Repeat("x", 1<<20))
@@ -142,7 +142,7 @@ func TestSlotsAreGivenBack(t *testing.T) {
 		want    map[string]int
 	}{
 		"Decided": {
-			reason:  "What follows the decision needs the slot that the other webhook waited for.",
+			reason:  "The calls after the decision need the slot for which the other webhook waited.",
 			request: operations.Request{Webhooks: []string{"bad", "other"}, Execution: operations.Parallel, Notify: "tell"},
 			want:    map[string]int{"bad": 1, "tell.notify": 1},
 		},

@@ -90,9 +90,9 @@ func TestLock(t *testing.T) {
 		"BothLock":      {"Two locks of one resource exclude each other.", locking(holder), locking(other), true},
 		"LockThenAbout": {"An operation on a locked resource waits.", locking(holder), about(other), true},
 		"AboutThenLock": {"A lock waits for the operation on the resource.", about(holder), locking(other), true},
-		"OnlyRelated":   {"What is related and not locked is shared.", related(holder), related(other), false},
+		"OnlyRelated":   {"Related resources without a lock are shared.", related(holder), related(other), false},
 		"LockThenRelated": {
-			"A lock keeps away those that lock the resource or are about it, not those that only mention it.",
+			"A lock excludes operations that lock the resource or are about it, not those that only mention it.",
 			locking(holder), related(other), false,
 		},
 	}
@@ -139,7 +139,7 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 		says   string
 	}{
 		"Timeout": {
-			reason: "It is given up at its own timeout, and says whom it was waiting for.",
+			reason: "It fails at its own timeout, and names the operation for which it waited.",
 			want:   v1alpha1.ReasonTimedOut, says: "it was waiting for the end of operation",
 			do: func(b *bench, waiting *v1alpha1.Operation, clock *stopwatch) {
 				clock.pass(10 * time.Minute)
@@ -213,7 +213,7 @@ func TestLockOfADeletedOperation(t *testing.T) {
 		t.Errorf("outcome %+v", v)
 	}
 	if n := len(b.Receiver.Counts(second.EffectiveID())); n != 0 {
-		t.Errorf("an operation that was deleted while it waited has made %d calls", n)
+		t.Errorf("a deleted operation that waited has made %d calls", n)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestLockAfterACrash(t *testing.T) {
 	b.Received(asked)
 	b.waitingFor(database, second)
 	if n := len(b.Receiver.Counts(second.EffectiveID())); n != 0 {
-		t.Errorf("the one that waited has made %d calls", n)
+		t.Errorf("the waiting operation has made %d calls", n)
 	}
 	open()
 	for _, op := range []*v1alpha1.Operation{first, second, third} {
@@ -345,7 +345,7 @@ func (h *hands) work(id string) {
 	h.done[id] = done
 	for _, resource := range h.claims[id] {
 		if by := h.busy[resource]; by != "" {
-			h.t.Errorf("%s is in the hands of %s and %s", resource, by, id)
+			h.t.Errorf("%s is in use by %s and %s", resource, by, id)
 		}
 		h.busy[resource] = id
 	}

@@ -74,7 +74,7 @@ func TestFollowedBehindALostAnswer(t *testing.T) {
 	b.Schedule(operations.Request{ID: "first", Resource: shop, Webhooks: []string{"cleanup"}})
 	for _, want := range []string{"operation first started", "operation first succeeded", "operation second started"} {
 		if got := b.Received(told.some); got != want {
-			t.Errorf("it tells that %s, want: %s", got, want)
+			t.Errorf("it reports that %s, want: %s", got, want)
 		}
 	}
 	if !lost.Load() {

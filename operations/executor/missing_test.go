@@ -39,14 +39,14 @@ func TestMissingWebhook(t *testing.T) {
 			says:    []string{"waiting for webhook a, which does not exist"}, told: 1, outcome: operations.Succeeded,
 		},
 		"OneAfterTheOther": {
-			reason:  "Each of a sequence is told of when it is due.",
+			reason:  "Each webhook of a sequence is reported when it is due.",
 			request: operations.Request{Webhooks: []string{"a", "b"}}, missing: []string{"a", "b"},
 			outcome: operations.Succeeded,
 			says:    []string{"waiting for webhook a, which does not exist", "waiting for webhook b, which does not exist"},
 			told:    2,
 		},
 		"Parallel": {
-			reason: "All that are missing are named, and told of once.", exist: []string{"there"},
+			reason: "All missing webhooks are named, in one report.", exist: []string{"there"},
 			request: operations.Request{Webhooks: []string{"a", "there", "b"}, Execution: operations.Parallel},
 			missing: []string{"a", "b"}, outcome: operations.Succeeded,
 			says: []string{"waiting for webhooks a, b, which do not exist", "waiting for webhook b, which does not exist"},
@@ -133,12 +133,12 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	start()
 	look("three")
 	if n := writes.Load(); n != 1 {
-		t.Errorf("%d writes while it waits, want the one that picks it up", n)
+		t.Errorf("%d writes while it waits, want only that of the pick-up", n)
 	}
 	b.Webhook("late", nil)
 	b.End(op)
 	if n := writes.Load(); n < 2 || n > 3 {
-		t.Errorf("%d writes in all, want 2 or 3: picked up, attempt if that is not needless, end", n)
+		t.Errorf("%d writes in total, want 2 or 3: pick-up, attempt if needed, end", n)
 	}
 	// Other reasons may be reported, too: the watch of Webhooks may lag behind that of operations.
 	told := slices.DeleteFunc(recorder.Told(), func(e string) bool { return !strings.Contains(e, "webhook late,") })

@@ -72,13 +72,13 @@ func TestOwnership(t *testing.T) {
 			t.Errorf("%s, of a request: %v", step.reason, err)
 		}
 		if err := check(there); !errors.Is(err, step.process) {
-			t.Errorf("%s, elsewhere: %v", step.reason, err)
+			t.Errorf("%s, in another slot: %v", step.reason, err)
 		}
 	}
 
 	drain := o.slots.Lose(g.layout.Set(o.slotOf(here)))
 	if tenure.Stay.Err() == nil || tenure.Context.Err() != nil || o.holds(here) {
-		t.Error("a leaving slot admits work, or cuts it off at once")
+		t.Error("a leaving slot admits work, or interrupts it at once")
 	}
 	o.leave(here)
 	quiet := shard.Set{}

@@ -20,7 +20,7 @@ import (
 func TestParkedRunIsSmall(t *testing.T) {
 	t.Parallel()
 	if got := unsafe.Sizeof(executor.Run{}); unsafe.Sizeof(uintptr(0)) == 8 && got > 192 {
-		t.Errorf("a run has %d bytes, which 192 were enough for", got)
+		t.Errorf("a run has %d bytes, want at most 192", got)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestRepeats(t *testing.T) {
 		call   v1alpha1.WebhookCallStatus
 		want   bool
 	}{
-		"First": {reason: "The first try was asked for.", call: v1alpha1.WebhookCallStatus{AttemptID: "a"}},
+		"First": {reason: "The first try was a change of the operation.", call: v1alpha1.WebhookCallStatus{AttemptID: "a"}},
 		"Accepted": {
 			reason: "So was its answer, and the finalizer.",
 			call:   v1alpha1.WebhookCallStatus{AttemptID: "a", NextAttemptAt: &now},
@@ -93,7 +93,7 @@ func TestRepeats(t *testing.T) {
 			call: v1alpha1.WebhookCallStatus{AttemptID: "a", NextAttemptAt: &now, LastPollTimestamp: &now},
 		},
 		"Over": {
-			reason: "What is over repeats nothing.",
+			reason: "An ended call repeats nothing.",
 			call:   v1alpha1.WebhookCallStatus{AttemptID: "b", RetriesCount: 1, State: v1alpha1.PhaseSuccess},
 		},
 	}

@@ -243,14 +243,14 @@ func TestBlames(t *testing.T) {
 		reason, report string
 		want           bool
 	}{
-		"Nothing": {reason: "who is killed says nothing"},
+		"Nothing": {reason: "a killed process leaves no report"},
 		"Overflow": {
 			reason: "the stack was too deep",
 			report: "\nruntime stack:\nruntime.throw({0x1, 0x2})\n\t/p.go:1\nruntime.newstack()\n\n" + at, want: true,
 		},
-		"Panic":     {reason: "nobody has caught it", report: "panic: oh\n\n" + at, want: true},
+		"Panic":     {reason: "an uncaught panic", report: "panic: oh\n\n" + at, want: true},
 		"Elsewhere": {reason: "another goroutine has crashed", report: "panic: oh\n\n" + other + "\n" + at},
-		"Signal":    {reason: "somebody wanted to see the stacks", report: "SIGQUIT: quit\nPC=0x1 m=0 sigcode=0\n\n" + at},
+		"Signal":    {reason: "a signal that prints the stacks", report: "SIGQUIT: quit\nPC=0x1 m=0 sigcode=0\n\n" + at},
 		"Memory": {
 			reason: "there was none",
 			report: "\nruntime stack:\nruntime.throw({0x1, 0x2})\nruntime.sysMapOS(0x1, 0x2)\nruntime.(*mheap).grow(0x1)\n\n" +

@@ -27,10 +27,10 @@ func TestEndIsRecorded(t *testing.T) {
 		disturb func(b *bench, name string) error
 		gone    bool
 	}{
-		"Conflict":  {reason: "Somebody has changed the object meanwhile.", times: 1, disturb: touch},
-		"Conflicts": {reason: "And again, whenever it is tried.", times: 3, disturb: touch},
+		"Conflict":  {reason: "Another writer has changed the object meanwhile.", times: 1, disturb: touch},
+		"Conflicts": {reason: "And again before each try.", times: 3, disturb: touch},
 		"Refused": {
-			reason: "The API server has troubles for longer than a call is tried.", times: 2,
+			reason: "The API server fails for longer than a call is retried.", times: 2,
 			disturb: func(*bench, string) error { return errors.New("connection lost") },
 		},
 		"Deleted": {
@@ -71,7 +71,7 @@ func TestEndIsRecorded(t *testing.T) {
 			recorder := &operationbed.Warnings{}
 			b.Start(func(o *executor.Options) { o.Calls, o.Policy, o.Recorder = calls, call.Policy{Retries: -1}, recorder })
 			op := b.Schedule(operations.Request{Webhooks: []string{"work", "bad"}, Compensate: []string{"undo"}, Notify: "tell"})
-			b.Eventually("told of the end", func() bool { return len(recorder.Told()) > 0 })
+			b.Eventually("the end is reported", func() bool { return len(recorder.Told()) > 0 })
 			b.Eventually("let go", func() bool {
 				now, err := b.Scheduler.Get(b.Ctx, shop)
 				return errors.Is(err, operations.ErrNotFound) || err == nil && len(now.Finalizers) == 0
@@ -85,7 +85,7 @@ func TestEndIsRecorded(t *testing.T) {
 				t.Errorf("%s Calls, -want +got:\n%s", tc.reason, diff)
 			}
 			if told := recorder.Told(); len(told) != 1 || ends.Load() != tc.times+1 {
-				t.Errorf("%s The end was written %d times, and told %q", tc.reason, ends.Load(), told)
+				t.Errorf("%s The end was written %d times, and reported as %q", tc.reason, ends.Load(), told)
 			}
 		})
 	}

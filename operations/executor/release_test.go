@@ -80,7 +80,7 @@ func (b *bench) waitsFor(what ...string) {
 	said := operations.ViewOf(b.Get()).Waiting
 	for _, text := range what {
 		if !strings.Contains(said, text) {
-			b.T.Errorf("it says %q, and not %q", said, text)
+			b.T.Errorf("it reports %q, not %q", said, text)
 		}
 	}
 	if ready := meta.FindStatusCondition(b.Get().Status.Conditions,

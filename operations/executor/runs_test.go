@@ -78,7 +78,7 @@ func TestRunsCount(t *testing.T) {
 	s.update(b, true, 200, 2)
 	want("both in progress", 2, 1)
 	s.update(a, true, 300, 1)
-	want("a has got another deadline", 2, 0)
+	want("a got another deadline", 2, 0)
 	if woken := s.notifyNaming("", 2); woken != 1 || !b.news.take() || a.news.take() {
 		t.Errorf("%d are woken by a Webhook that b names", woken)
 	}

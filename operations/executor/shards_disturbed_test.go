@@ -149,7 +149,7 @@ func (w *world) check(all []ended) {
 		cuts := w.cuts[slot]
 		problems := ended{e.Operation, maps.Clone(all[i].called)}.check(cuts, w.grants[slot]-1)
 		if n := w.told[e.EffectiveID()]; n > 1 {
-			problems = append(problems, fmt.Sprintf("its end was told %d times", n))
+			problems = append(problems, fmt.Sprintf("its end was reported %d times", n))
 		}
 		if len(problems) > 0 {
 			w.t.Errorf("FAIRLEAD_SEED=%d: %s/%s, cut off %d times: %s\n%+v", w.seed, e.Namespace, e.Name, cuts,

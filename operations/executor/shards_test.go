@@ -32,7 +32,7 @@ func TestShardsByNamespaceOnly(t *testing.T) {
 		t.Errorf("it was made: %v", err)
 	}
 	if err := b.Prepare(b.Config, nil).Gain(b.Ctx, shard.Layout{}.All()); err == nil {
-		t.Error("an executor without Shards works on some slots")
+		t.Error("an executor without Shards accepts slots")
 	}
 }
 
@@ -81,7 +81,7 @@ func TestLose(t *testing.T) {
 		t.Errorf("recorded is %+v", got)
 	}
 	if runs, _ := r.Runs(); runs != 0 {
-		t.Errorf("%d operations run that are not here", runs)
+		t.Errorf("%d operations of lost slots run", runs)
 	}
 	if err := r.Gain(b.Ctx, all); err != nil {
 		t.Fatal(err)

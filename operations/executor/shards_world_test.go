@@ -125,7 +125,7 @@ type member struct {
 	losing     chan struct{} // closed when the work of slots lost at once has ended; nil: none were
 }
 
-var errNotHeld = errors.New("the slot is another one's")
+var errNotHeld = errors.New("another replica holds the slot")
 
 // Layout and Fence implement shard.Membership. A paused member blocks before the check or after its result.
 func (m *member) Layout() shard.Layout { return m.w.layout }
@@ -263,7 +263,7 @@ type link struct {
 	dead   chan struct{} // closed at once; nil: alive
 }
 
-var errCut, errDead = errors.New("the network is away"), errors.New("the process is dead")
+var errCut, errDead = errors.New("the network is down"), errors.New("the process is dead")
 
 func (l *link) state() (paused, cut <-chan struct{}, dead bool) {
 	l.mu.Lock()

@@ -72,7 +72,7 @@ func TestTenantsOfOneNamespace(t *testing.T) {
 	}
 	says := "waiting for the share of namespace " + b.Namespace + " of calls under way"
 	waits := 0
-	b.Eventually("saying why the others wait", func() bool {
+	b.Eventually("the others report why they wait", func() bool {
 		waits = 0
 		for i := range 12 {
 			op, err := b.Scheduler.Get(b.Ctx, request(i).Resource)

@@ -221,7 +221,7 @@ func TestStep(t *testing.T) {
 		},
 		"Fenced": {reason: "Another process may act.", fence: broken, err: broken},
 		"Broken": {
-			reason: "What is not recorded is not called.", untrusted: true, set: func(s *stage) { s.failing = broken },
+			reason: "Without a record there is no call.", untrusted: true, set: func(s *stage) { s.failing = broken },
 			want: []string{"release"}, err: broken,
 		},
 		"Short": {reason: "The write has to wait.", untrusted: true, set: func(s *stage) { s.short = true }, err: errShort},

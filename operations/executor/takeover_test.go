@@ -62,11 +62,11 @@ func TestStaleSuccessor(t *testing.T) {
 			want: map[string]int{"work": 1, "next": 1},
 		},
 		"Async": {
-			reason: "So is one that was accepted.", path: "/work", seen: attempted,
+			reason: "So is an accepted one.", path: "/work", seen: attempted,
 			hook: polled(webhook.MinInterval), want: map[string]int{"work": 3, "next": 1},
 		},
 		"Poll": {
-			reason: "And a poll that told of the end.", path: "/jobs/1",
+			reason: "So is a poll that reported the end.", path: "/jobs/1",
 			seen: func(w v1alpha1.WebhookCallStatus) bool { return w.LastPollTimestamp != nil },
 			hook: polled(webhook.MinInterval), want: map[string]int{"work": 3, "next": 1},
 		},

@@ -33,7 +33,7 @@ func TestTokensForOthersOnly(t *testing.T) {
 			"A receiver could act as the account, so no try is made with it, nor kept.", `{"authenticated":true}`, "",
 			true, 2,
 		},
-		"Unknown": {"Who does not know does not send it.", "", "", false, 2},
+		"Unknown": {"A token of unknown use is not sent.", "", "", false, 2},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ func TestTokensAreBounded(t *testing.T) {
 		t.Errorf("%d are kept", n)
 	}
 	if s.cached(key(3*maxTokens-1)).value == "" || s.cached(victim).value != "kept" {
-		t.Error("the last one, or that of another namespace, is gone")
+		t.Error("the latest one, or that of another namespace, was evicted")
 	}
 	now = now.Add(2 * time.Hour)
 	if s.keep(key(-1), token{value: "t", renew: now.Add(time.Hour)}); len(s.tokens["hostile"]) != 1 {

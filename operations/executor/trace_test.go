@@ -104,7 +104,7 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 	}
 	for i, c := range calls {
 		if !under(made, c, whole[0]) || !told(heard()[i], c) {
-			t.Errorf("call %d is not below the operation, or the receiver was told %v", i, heard()[i])
+			t.Errorf("call %d is not below the operation, or the receiver got %v", i, heard()[i])
 		}
 	}
 	if l := calls[1].Links(); len(calls[0].Links()) != 0 || len(l) != 1 || !spans.Same(l[0].SpanContext, calls[0]) {
@@ -126,7 +126,7 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 		}
 	}
 	if !strings.Contains(got.Status.TraceParent, caller.SpanContext().TraceID().String()) {
-		t.Errorf("the status tells of %q", got.Status.TraceParent)
+		t.Errorf("the status has the trace %q", got.Status.TraceParent)
 	}
 	for _, s := range made.Ended() {
 		for _, a := range s.Attributes() {
@@ -282,7 +282,7 @@ func TestTheNextRequestHasATraceOfItsOwn(t *testing.T) {
 		}
 	}
 	if spans.Value(whole[0], "operation.id") == spans.Value(whole[1], "operation.id") {
-		t.Error("both tell of the same operation")
+		t.Error("both belong to the same operation")
 	}
 }
 
@@ -326,10 +326,10 @@ func TestWithoutAProvider(t *testing.T) {
 			const parent = "00-01000000000000000000000000000000-0200000000000000-01"
 			got1, got2 := h.Get("Traceparent"), h.Get("Tracestate")
 			if (got1 == parent && got2 == "vendor=1") != tt.told || got1 == "" {
-				t.Errorf("the receiver is told %q %q", got1, got2)
+				t.Errorf("the receiver gets %q %q", got1, got2)
 			}
 			if got.Status.TraceParent != "" {
-				t.Errorf("the status tells of a span that there is not: %s", got.Status.TraceParent)
+				t.Errorf("the status has a span that does not exist: %s", got.Status.TraceParent)
 			}
 		})
 	}
@@ -378,7 +378,7 @@ func TestACallbackLinksToItsOperation(t *testing.T) {
 	}, func(got *executor.Executor) { e = got })
 	op := b.in(made, "caller", operations.Request{Webhooks: []string{"slow"}})
 	tok := operationbed.Token(b.Received(asked))
-	b.Eventually("taken by the receiver", func() bool {
+	b.Eventually("accepted by the receiver", func() bool {
 		w := b.Get().Status.Webhooks
 		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted
 	})
@@ -404,7 +404,7 @@ func TestUnsampledOperationKeepsNothing(t *testing.T) {
 	got := b.End(b.Schedule(operations.Request{Webhooks: []string{"cleanup"}}))
 	stop()
 	if got.Status.TraceParent != "" || len(made.Ended()) != 0 {
-		t.Errorf("kept is %q, made were %v", got.Status.TraceParent, made.Names())
+		t.Errorf("stored is %q, the spans are %v", got.Status.TraceParent, made.Names())
 	}
 }
 

@@ -360,17 +360,17 @@ func TestTurn(t *testing.T) {
 		behind string
 		want   course.Turn
 	}{
-		"Alone": {reason: "Nobody is before it.", op: locking(1, 2)},
+		"Alone": {reason: "No operation is before it.", op: locking(1, 2)},
 		"Lock": {
-			reason: "The other one locks what it locks.", others: []*v1alpha1.Operation{locking(1, 3)},
+			reason: "Both lock the same resource.", others: []*v1alpha1.Operation{locking(1, 3)},
 			op: locking(2, 3), behind: "app-1",
 		},
 		"Own": {
-			reason: "The other one locks what it is about.", others: []*v1alpha1.Operation{locking(1, 2)},
+			reason: "The other one locks its resource.", others: []*v1alpha1.Operation{locking(1, 2)},
 			op: locking(2), behind: "app-1",
 		},
 		"About": {
-			reason: "It locks what the other one is about.", others: []*v1alpha1.Operation{locking(1)},
+			reason: "It locks the resource of the other one.", others: []*v1alpha1.Operation{locking(1)},
 			op: locking(2, 1), behind: "app-1",
 		},
 		"Last": {
@@ -383,22 +383,22 @@ func TestTurn(t *testing.T) {
 			op: locking(2, 4),
 		},
 		"Started": {
-			reason: "One that is at work goes first.", others: []*v1alpha1.Operation{started(locking(1, 3))},
+			reason: "A working operation comes first.", others: []*v1alpha1.Operation{started(locking(1, 3))},
 			op: locking(2, 3), behind: "app-1",
 		},
 		"Old": {
-			reason: "One picked up by an older controller goes first.",
+			reason: "One picked up by an older controller comes first.",
 			others: []*v1alpha1.Operation{older(locking(3))}, op: locking(2, 3), behind: "app-3",
 		},
 		"Blind": {
-			reason: "There may be one that was not heard of.", others: []*v1alpha1.Operation{locking(1, 3)},
+			reason: "There may be an operation that is not known yet.", others: []*v1alpha1.Operation{locking(1, 3)},
 			op: locking(2, 3), blind: 1, want: course.Turn{Unknown: true},
 		},
 		"Stale": {
-			reason: "A predecessor may have let one go first that was accepted later.",
+			reason: "A predecessor may have started one first that was accepted later.",
 			op:     locking(1, 2), stale: true, want: course.Turn{Unknown: true},
 		},
-		"NoLock": {reason: "It waits for nobody who has locked nothing.", op: locking(1), stale: true},
+		"NoLock": {reason: "Without a lock it waits for no operation.", op: locking(1), stale: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -459,7 +459,7 @@ func TestLongLine(t *testing.T) {
 			most = all
 		}
 		if len(s.examined) > most || (s.last == nil) != (i == 0) || s.last != nil && !course.ComesBefore(s.last.Op, op) {
-			t.Errorf("operation %d: %d were looked at, and found %v", i, len(s.examined), s.last)
+			t.Errorf("operation %d: %d were examined, and found %v", i, len(s.examined), s.last)
 		}
 	}
 }

@@ -226,15 +226,15 @@ func TestLockDuringUnrecordedCall(t *testing.T) {
 		gone   bool
 	}{
 		"Label": {
-			reason: "A label moves nobody's place.",
+			reason: "A label changes no place.",
 			does:   disturbances{label}, want: v1alpha1.ReasonSucceeded,
 		},
 		"Cancel": {
-			reason: "A cancellation comes to its end first.",
+			reason: "A cancellation ends first.",
 			does:   disturbances{label, cancel}, want: v1alpha1.ReasonCanceled,
 		},
 		"Delete": {
-			reason: "What does not exist is not waited for.",
+			reason: "No operation waits for a deleted one.",
 			does:   disturbances{label, remove}, gone: true,
 		},
 		"DeleteHeld": {
@@ -246,11 +246,11 @@ func TestLockDuringUnrecordedCall(t *testing.T) {
 			does: disturbances{label}, want: v1alpha1.ReasonSucceeded,
 		},
 		"CrashCancel": {
-			reason: "Nor of what was to end it.", crash: true,
+			reason: "Nor of its cancellation.", crash: true,
 			does: disturbances{label, cancel}, want: v1alpha1.ReasonCanceled,
 		},
 		"CrashDeleted": {
-			reason: "Nor that it was there.", crash: true,
+			reason: "Nor that it existed.", crash: true,
 			does: disturbances{label, remove}, gone: true,
 		},
 	}
@@ -358,7 +358,7 @@ func TestAcceptedAfterALock(t *testing.T) {
 		}
 	}
 	if len(ends) == 3 && (ends[1].Before(ends[0]) || ends[2].Before(ends[1])) {
-		t.Errorf("they have ended at %v", ends)
+		t.Errorf("the ends are %v", ends)
 	}
 }
 
@@ -429,7 +429,7 @@ func TestRecordedFirstAfterAFailure(t *testing.T) {
 		t.Error("another namespace is affected")
 	}
 	if !b.recordedFirst(app(1)) {
-		t.Error("a call was made although it is not known whether it can be recorded")
+		t.Error("a call was made although it may be impossible to record it")
 	}
 	counts.fail("")
 	if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess || b.Receiver.Counts(op.EffectiveID())["work"] != 1 {
@@ -464,7 +464,7 @@ func TestNotRecordedFirstAfterADeletion(t *testing.T) {
 	select {
 	case code := <-refused:
 		if code != http.StatusNotFound {
-			t.Fatalf("the write was answered %d", code)
+			t.Fatalf("the answer to the write was %d", code)
 		}
 	case <-b.Ctx.Done():
 		t.Fatal("no status was written")

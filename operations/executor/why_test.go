@@ -89,7 +89,7 @@ func (a asking) holds(c why.Cause, about string, message string, evidence ...str
 		}
 	}
 	if c.Type != why.Ended && !c.Progress && c.Advice == "" {
-		a.T.Errorf("%s says not what to do: %+v", c.Type, c)
+		a.T.Errorf("%s has no advice: %+v", c.Type, c)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestWhy(t *testing.T) {
 	}
 	got := a.told(app("holder"), why.Parked)
 	if a.holds(got.Causes[0], "", "calls webhook hold", "webhook=hold"); got.Stuck || !got.Causes[0].Progress {
-		t.Errorf("a call under way is no trouble: %+v", got)
+		t.Errorf("a call under way is reported as trouble: %+v", got)
 	}
 	got = a.toldAll(app("third"), why.LockHeld, why.LockHeld, why.Parked)
 	a.holds(got.Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second, since both need db/7", "resource=db/7")
@@ -182,7 +182,7 @@ func TestWhy(t *testing.T) {
 	got = a.toldThat(app("back"), "waitsFor", "callback")
 	a.holds(got.Causes[0], "", "waits for the callback", "webhook=back")
 	if until := time.Until(got.Causes[0].Until); until < 90*time.Minute || until > 2*time.Hour+time.Minute {
-		t.Errorf("the callback is waited for for %v, not two hours", until)
+		t.Errorf("the wait for the callback lasts %v, not two hours", until)
 	}
 
 	b.End(b.Schedule(operations.Request{Resource: app("dead0"), Webhooks: []string{"dead"}}))
@@ -208,7 +208,7 @@ func TestWhy(t *testing.T) {
 	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("one0")),
 		"NS/"+nameOf(app("one0"))+" has held a place of webhook one", "holder=NS/"+nameOf(app("one0")), "held=1")
 	if c := got.Causes[1]; c.Since.IsZero() || c.Depth != 1 {
-		t.Errorf("since when it is held: %+v", c)
+		t.Errorf("the time since which it is held: %+v", c)
 	}
 	got = a.toldOf(a.object("Webhook", "one"), why.RateLimited)
 	a.holds(got.Causes[0], "", "webhook one", "bound=concurrency")
@@ -222,10 +222,10 @@ func TestWhy(t *testing.T) {
 	b.End(b.Schedule(operations.Request{Resource: app("fine"), Webhooks: []string{"next"}}))
 	got = a.told(app("fine"), why.Ended)
 	if a.holds(got.Causes[0], "", "with reason Succeeded", "phase=Success"); got.Stuck {
-		t.Errorf("what has ended is not stuck: %+v", got)
+		t.Errorf("an ended operation is stuck: %+v", got)
 	}
 	if got := a.e.Why(b.Ctx, a.object("Operation", "nobody")); len(got) != 0 {
-		t.Errorf("of nothing: %+v", got)
+		t.Errorf("of a missing object: %+v", got)
 	}
 	if got := a.e.Why(b.Ctx, a.object("Pod", nameOf(app("fine")))); len(got) != 0 {
 		t.Errorf("of another kind: %+v", got)
@@ -279,7 +279,7 @@ func TestWhyShare(t *testing.T) {
 			c := a.told(app(n-1), why.RateLimited).Causes[0]
 			a.holds(c, "", "namespace NS has used up its share of "+share, "namespace="+b.Namespace)
 			if c.Since.IsZero() {
-				t.Error("since when is not told")
+				t.Error("the start is missing")
 			}
 		})
 	}
@@ -384,7 +384,7 @@ func TestWhyServer(t *testing.T) {
 	failing := b.Schedule(operations.Request{Webhooks: []string{"next"}})
 	got := a.told(shop, why.BackOff)
 	if a.holds(got.Causes[0], "", "to the API server has failed", "error=500", "tries"); got.Causes[0].Until.IsZero() {
-		t.Errorf("when it is tried again is not told: %+v", got)
+		t.Errorf("the time of the next try is missing: %+v", got)
 	}
 	refuses.Store(false)
 	b.End(failing)
@@ -397,14 +397,14 @@ func TestWhyServer(t *testing.T) {
 	last := b.Schedule(operations.Request{Resource: app("last"), Webhooks: []string{"next"}})
 	a.holds(a.told(app("last"), why.QueuedBehind).Causes[0], "", "workers of its namespace are busy",
 		"namespace="+b.Namespace)
-	b.Eventually("the stack of the worker that is blocked is told", func() bool {
+	b.Eventually("the stack of the blocked worker is reported", func() bool {
 		c := a.told(app("last"), why.QueuedBehind).Causes[0]
 		return strings.Contains(c.Evidence["stack"], "goroutine ") &&
 			strings.Contains(c.Advice, "The stack is that of the worker")
 	})
 	if got := why.Ask(b.Ctx, a.object("Operation", nameOf(app("slow"))), a.e); len(got.Causes) != 1 ||
 		got.Causes[0].Type != why.Parked {
-		t.Errorf("of what is being written: %+v", got)
+		t.Errorf("of an operation that is being written: %+v", got)
 	}
 	close(release)
 	b.End(slow)
@@ -438,7 +438,7 @@ func TestWhyHeldByAnotherReplica(t *testing.T) {
 	a.holds(got.Causes[0], "", "b has NS")
 	a.holds(got.Causes[1], "Webhook/NS/nowhere", "nowhere does not exist")
 	if got := a.e.Why(b.Ctx, a.object("Operation", "nobody")); len(got) != 0 {
-		t.Errorf("of nothing: %+v", got)
+		t.Errorf("of a missing object: %+v", got)
 	}
 	if f, ok := a.e.Finalizer("fairlead.io", "Operation"); !ok || f != v1alpha1.Finalizer {
 		t.Errorf("its finalizer is %q", f)
@@ -469,7 +469,7 @@ func TestWhyQuarantined(t *testing.T) {
 	b.Schedule(operations.Request{Webhooks: []string{"deadly"}})
 	c := a.told(shop, why.Quarantined).Causes[0]
 	if a.holds(c, "Webhook/NS/deadly", "evaluating it killed the controller", "error=died 3 times"); c.Since.IsZero() {
-		t.Error("since when is not told")
+		t.Error("the start is missing")
 	}
 	a.holds(a.toldOf(a.object("Webhook", "deadly"), why.Quarantined).Causes[0], "", "evaluating it killed the controller")
 	a.holds(a.toldOf(a.object("Webhook", "wrong"), why.Quarantined).Causes[0], "", "cannot be used",
@@ -498,6 +498,6 @@ func TestWhyDeadline(t *testing.T) {
 	a.holds(got.Causes[0], "", "webhook tell (notification)", "purpose=notify", "webhook=tell")
 	a.holds(got.Causes[1], "", "so it has failed", "reason="+v1alpha1.ReasonTimedOut)
 	if c := got.Causes[1]; c.Type != why.DeadlinePassed || c.Depth != 1 {
-		t.Errorf("what has led to it is %+v", c)
+		t.Errorf("its cause is %+v", c)
 	}
 }

@@ -173,7 +173,8 @@ func (a *api) do(user, method, path, body string, headers ...string) answer {
 		var p httpapi.Problem
 		if err := json.Unmarshal(text, &p); err != nil || p.Status != resp.StatusCode || p.Title == "" ||
 			resp.Header.Get("Content-Type") != "application/problem+json" {
-			a.t.Errorf("%s %s: %d is no problem document: %s %s", method, path, resp.StatusCode, resp.Header.Get("Content-Type"),
+			a.t.Errorf("%s %s: %d is not a problem document: %s %s",
+				method, path, resp.StatusCode, resp.Header.Get("Content-Type"),
 				text)
 		}
 	}

@@ -100,7 +100,7 @@ func TestJunkTokensDelayNoOtherCaller(t *testing.T) {
 			case http.StatusTooManyRequests:
 				refused.Add(1)
 				if got.Header().Get("Retry-After") == "" || got.Header().Get("Content-Type") != "application/problem+json" {
-					t.Errorf("no word of when to come again: %v", got.Header())
+					t.Errorf("no Retry-After: %v", got.Header())
 				}
 			case http.StatusUnauthorized:
 			default:
@@ -110,14 +110,14 @@ func TestJunkTokensDelayNoOtherCaller(t *testing.T) {
 	}
 	a.eventually(func() bool { return v.held.Load() == 8 && refused.Load() >= 300-8-32 })
 	if got := a.from("10.0.0.2", a.tokens["all"], "/operations"); got.Code != http.StatusOK {
-		t.Errorf("a token that is known: %d %s", got.Code, got.Body)
+		t.Errorf("a known token: %d %s", got.Code, got.Body)
 	}
 	now.Add(int64(time.Minute))
 	if got := a.from("10.0.0.1", a.tokens["all"], "/operations"); got.Code != http.StatusOK {
-		t.Errorf("a token that was good a minute ago, from the address of the flood: %d %s", got.Code, got.Body)
+		t.Errorf("a token that was valid a minute ago, from the address of the flood: %d %s", got.Code, got.Body)
 	}
 	if got := a.from("10.0.0.3", a.tokens["reader"], "/operations"); got.Code != http.StatusOK {
-		t.Errorf("a token that nobody knows yet: %d %s", got.Code, got.Body)
+		t.Errorf("a token that was not reviewed yet: %d %s", got.Code, got.Body)
 	}
 	close(v.release)
 	flood.Wait()
@@ -128,12 +128,12 @@ func TestJunkTokensDelayNoOtherCaller(t *testing.T) {
 		}
 	}
 	if n := v.tokens.Load() - asked; n != 1 {
-		t.Errorf("the same token was asked about %d times", n)
+		t.Errorf("the same token was reviewed %d times", n)
 	}
 	asked = v.tokens.Load()
 	if got := a.from("10.0.0.4", strings.Repeat("x", 20<<10), "/operations"); got.Code != http.StatusUnauthorized ||
 		v.tokens.Load() != asked {
-		t.Errorf("a token of 20 KiB: %d, and %d questions", got.Code, v.tokens.Load()-asked)
+		t.Errorf("a token of 20 KiB: %d, and %d reviews", got.Code, v.tokens.Load()-asked)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestReviewsAreShared(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]int64{1, 1}, []int64{v.tokens.Load(), v.other.Load()}); diff != "" {
-		t.Errorf("questions about tokens and rights (-want +got):\n%s", diff)
+		t.Errorf("reviews of tokens and rights (-want +got):\n%s", diff)
 	}
 }
 
@@ -180,6 +180,6 @@ func TestALateCallerSharesTheReview(t *testing.T) {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
 	if n := v.tokens.Load(); n != 1 {
-		t.Errorf("the token was asked about %d times", n)
+		t.Errorf("the token was reviewed %d times", n)
 	}
 }

@@ -44,7 +44,7 @@ func TestSchedule(t *testing.T) {
 	another := strings.Replace(deletion, `"resourceID":"1"`, `"resourceID":"2"`, 1)
 	if other := a.do("", "POST", "/operations", another, "Idempotency-Key",
 		"k1"); other.status != http.StatusUnprocessableEntity {
-		t.Errorf("the same key for another resource, which receivers could not tell from the first: %+v", other)
+		t.Errorf("the same key for another resource, which receivers could not distinguish: %+v", other)
 	}
 	if wrong := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Drop", 1), "Idempotency-Key",
 		"k3"); wrong.status != http.StatusUnprocessableEntity {
@@ -76,7 +76,7 @@ func TestSchedule(t *testing.T) {
 	// At once, although the watch may still show the end of the previous operation.
 	if shown := a.view(a.do("", "GET", "/operations/app/1", "")); shown.OperationID != "k2" ||
 		shown.Status != operations.InProgress {
-		t.Errorf("the outcome of the operation before was shown: %+v", shown)
+		t.Errorf("the outcome of the previous operation was shown: %+v", shown)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestBadRequests(t *testing.T) {
 			422, "differ",
 		},
 		{
-			"key that cannot be sent", "POST", "/operations", deletion,
+			"key that is not valid in a header", "POST", "/operations", deletion,
 			[]string{"Idempotency-Key", "a.b"},
 			422,
 			"spec.operationID",
@@ -113,7 +113,7 @@ func TestBadRequests(t *testing.T) {
 		{"a list", "POST", "/operations", "[" + deletion + "]", nil, 400, "one JSON object"},
 		{"nothing", "POST", "/operations", "null", nil, 400, "one JSON object"},
 		{
-			"a duration that is none", "POST", "/operations", `{"resourceID":"1","timeout":"soon"}`, nil, 400,
+			"an invalid duration", "POST", "/operations", `{"resourceID":"1","timeout":"soon"}`, nil, 400,
 			`"field":"spec.timeout","problem":"must be a duration`,
 		},
 		{
@@ -153,7 +153,8 @@ func TestBadRequests(t *testing.T) {
 		},
 		{"callback that is a list", "POST", "/callbacks/good", `[{"status":"SUCCEEDED"}]`, nil, 400, "one JSON object"},
 		{
-			"callback with an error that is no text", "POST", "/callbacks/good", `{"status":"FAILED","error":{"code":1}}`, nil,
+			"callback with an error that is not a string",
+			"POST", "/callbacks/good", `{"status":"FAILED","error":{"code":1}}`, nil,
 			400, "cannot be read",
 		},
 		{"callback without status", "POST", "/callbacks/good", `{"status":"maybe"}`, nil, 400, "SUCCEEDED"},
@@ -255,7 +256,7 @@ func TestLocks(t *testing.T) {
 	}
 	if got := a.do("", "POST", "/operations",
 		strings.Replace(locking, `"lock":true`, `"lock":"yes"`, 1)); got.status != http.StatusBadRequest {
-		t.Errorf("a lock that is no truth value: %d %s", got.status, got.body)
+		t.Errorf("a lock that is not a boolean: %d %s", got.status, got.body)
 	}
 	if got := a.do("", "POST", "/operations",
 		strings.Replace(locking, `"lock":true`, `"locked":true`, 1)); got.status != http.StatusBadRequest {
@@ -295,7 +296,7 @@ func TestEvents(t *testing.T) {
 			if names = append(names, name); len(names) == 1 {
 				if got := a.do("", "GET", "/operations/app/1/events", ""); got.status != http.StatusServiceUnavailable ||
 					got.header.Get("Retry-After") == "" {
-					t.Errorf("a stream too many: %+v", got)
+					t.Errorf("one stream too many: %+v", got)
 				}
 				a.finish("app-1", v1alpha1.PhaseSuccess)
 			}

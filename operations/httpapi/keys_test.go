@@ -56,6 +56,6 @@ func TestKeys(t *testing.T) {
 		done(true)
 	}
 	if ours, _ := k.claim(mine, two); ours {
-		t.Error("the keys of one namespace have pushed out that of another one")
+		t.Error("the keys of one namespace have evicted that of another one")
 	}
 }

@@ -50,7 +50,7 @@ func TestPageBeforeAnythingIsKnown(t *testing.T) {
 	a, watch := setupBehind(t, func(_ *api, o *httpapi.Options) { anonymous(o); o.Timeout = 2 * time.Second })
 	a.eventually(func() bool { return a.do("", "POST", "/operations", deletion).status == http.StatusAccepted })
 	if got := a.do("", "GET", "/operations", ""); got.status != http.StatusGatewayTimeout {
-		t.Errorf("a page of what is not known: %+v", got)
+		t.Errorf("a page of an unsynced store: %+v", got)
 	}
 	watch()
 	a.eventually(func() bool { return strings.Contains(a.do("", "GET", "/operations", "").body, `"resourceID":"1"`) })
@@ -82,7 +82,7 @@ func TestEventsOfOneOperation(t *testing.T) {
 		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
 			got = append(got, name)
 		} else if strings.Contains(lines.Text(), `"operationID":"two"`) {
-			t.Errorf("it tells of another operation: %s", lines.Text())
+			t.Errorf("it shows another operation: %s", lines.Text())
 		}
 	}
 	if diff := cmp.Diff([]string{"progress", "failed"}, got); diff != "" || lines.Err() != nil {
@@ -207,7 +207,7 @@ func TestEventsResumed(t *testing.T) {
 	}
 	if _, names, id := listen("forgotten.1", 1); len(names) != 1 || names[0] != "gone" ||
 		!strings.HasPrefix(id, "forgotten.") {
-		t.Errorf("one that nobody knows: %v %s", names, id)
+		t.Errorf("an unknown event id: %v %s", names, id)
 	}
 	a.eventually(func() bool { return a.view(a.do("", "GET", "/operations/app/1", "")).OperationID == "two" })
 	if _, names, id := listen("nonsense", 1); len(names) != 1 || names[0] != "progress" || !strings.HasPrefix(id, "two.") {

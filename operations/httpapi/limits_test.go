@@ -101,14 +101,14 @@ func TestCallbacksOfOneNamespace(t *testing.T) {
 		}
 	}
 	if a.callbacks.take != 2 {
-		t.Errorf("one that is known to be used was asked about: %d times", a.callbacks.take)
+		t.Errorf("a token known to be used was checked %d times", a.callbacks.take)
 	}
 	if got := a.do("", "POST", "/callbacks/one%2Flarge", strings.Repeat(" ", 17<<10)+
 		success); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "16 KiB") {
 		t.Errorf("17 KiB: %+v", got)
 	}
 	if held := a.callbacks.held.Load(); held != 2 {
-		t.Errorf("%d of one namespace are at work", held)
+		t.Errorf("%d callbacks of one namespace are under way", held)
 	}
 	close(release)
 	hanging.Wait()
@@ -151,7 +151,7 @@ func TestStreamsOfOneCaller(t *testing.T) {
 		n++
 	}
 	if n != 4 || status != http.StatusTooManyRequests || after != "5" {
-		t.Errorf("a caller has %d of 12 streams, and then gets %d, to come again after %q", n, status, after)
+		t.Errorf("a caller has %d of 12 streams, and then gets %d, with Retry-After %q", n, status, after)
 	}
 	if got := a.do("all", "GET", "/operations/app/1/events", ""); got.status != http.StatusTooManyRequests ||
 		!strings.Contains(got.body, "this caller has as many") {
@@ -161,7 +161,7 @@ func TestStreamsOfOneCaller(t *testing.T) {
 		t.Errorf("another caller gets %d", status)
 	}
 	if got := a.do("all", "GET", "/operations/app/1", ""); got.status != http.StatusOK {
-		t.Errorf("streams take the places of requests: %+v", got)
+		t.Errorf("streams take places of requests: %+v", got)
 	}
 }
 
@@ -241,8 +241,8 @@ func TestWordyRequests(t *testing.T) {
 	for reason, body := range map[string]string{
 		"unknown fields":             `{"operationType":"Drop"` + list(`,"%x":1`, 40000) + `}`,
 		"a long name":                `{"` + strings.Repeat("n", 400<<10) + `":1}`,
-		"names that cannot be":       `{"webhookIDs":["A"` + list(`,"%X."`, 40000) + `]}`,
-		"resources that are none":    `{"relatedResources":[0` + strings.Repeat(",0", 100000) + `]}`,
+		"invalid names":              `{"webhookIDs":["A"` + list(`,"%X."`, 40000) + `]}`,
+		"invalid resources":          `{"relatedResources":[0` + strings.Repeat(",0", 100000) + `]}`,
 		"names and fields, together": `{"webhookIDs":["A"` + list(`,"%X."`, 20000) + `]` + list(`,"%x":1`, 20000) + `}`,
 	} {
 		got := a.do("", "POST", "/operations", body)

@@ -90,36 +90,45 @@ func TestProxy(t *testing.T) {
 		headers       http.Header
 		want          int
 	}{
-		{"A user who may.", "good", http.Header{"X-Remote-User": {"Alice"}}, 200},
-		{"Nobody logs in behind it without a name.", "good", nil, 401},
-		{"A user who may not.", "good", http.Header{"X-Remote-User": {"bob"}}, 403},
-		{"Names of users are told apart by case.", "good", http.Header{"X-Remote-User": {"alice"}}, 403},
-		{"A group that may.", "good", http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff", "operators"}}, 200},
-		{"A header is one group.", "good", http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff,operators"}}, 403},
-		{"Headers are alike in any case.", "good", http.Header{"x-REMOTE-user": {"Alice"}}, 200},
-		{"So are those of groups.", "good", http.Header{"x-remote-USER": {"bob"}, "X-REMOTE-group": {"operators"}}, 200},
-		{"Another name is another header.", "good", http.Header{"X_Remote_User": {"Alice"}}, 401},
-		{"An empty user is none.", "good", http.Header{"X-Remote-User": {""}}, 401},
-		{"A blank user is none.", "good", http.Header{"X-Remote-User": {" \t"}}, 401},
-		{"A group alone is nobody.", "good", http.Header{"X-Remote-Group": {"operators"}}, 401},
-		{"Two users are none.", "good", http.Header{"X-Remote-User": {"Alice", "bob"}}, 401},
+		{"A user with the right.", "good", http.Header{"X-Remote-User": {"Alice"}}, 200},
+		{"Behind the proxy there is no login without a name.", "good", nil, 401},
+		{"A user without the right.", "good", http.Header{"X-Remote-User": {"bob"}}, 403},
+		{"Names of users are case-sensitive.", "good", http.Header{"X-Remote-User": {"alice"}}, 403},
 		{
-			"Two users are none, whatever their order or case.", "good",
+			"A group with the right.",
+			"good", http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff", "operators"}}, 200,
+		},
+		{
+			"Each header has one group.",
+			"good", http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff,operators"}}, 403,
+		},
+		{"Names of headers are not case-sensitive.", "good", http.Header{"x-REMOTE-user": {"Alice"}}, 200},
+		{"Nor are those of groups.", "good", http.Header{"x-remote-USER": {"bob"}, "X-REMOTE-group": {"operators"}}, 200},
+		{"Another name is another header.", "good", http.Header{"X_Remote_User": {"Alice"}}, 401},
+		{"An empty user does not count.", "good", http.Header{"X-Remote-User": {""}}, 401},
+		{"A blank user does not count.", "good", http.Header{"X-Remote-User": {" \t"}}, 401},
+		{"A group without a user does not count.", "good", http.Header{"X-Remote-Group": {"operators"}}, 401},
+		{"Two users do not count.", "good", http.Header{"X-Remote-User": {"Alice", "bob"}}, 401},
+		{
+			"Two users do not count, in any order or case.", "good",
 			http.Header{"X-Remote-User": {"bob"}, "x-remote-user": {"Alice"}},
 			401,
 		},
-		{"A list of users is one whom nobody knows.", "good", http.Header{"X-Remote-User": {"Alice, bob"}}, 403},
-		{"What is no text is none.", "good", http.Header{"X-Remote-User": {"Alice\xff"}}, 401},
-		{"A user without end is none.", "good", http.Header{"X-Remote-User": {strings.Repeat("a", 2000)}}, 401},
+		{"A list of users is an unknown user.", "good", http.Header{"X-Remote-User": {"Alice, bob"}}, 403},
+		{"Invalid text does not count.", "good", http.Header{"X-Remote-User": {"Alice\xff"}}, 401},
 		{
-			"The proxy's word counts more than a token.", "good",
+			"A user name that is too long does not count.",
+			"good", http.Header{"X-Remote-User": {strings.Repeat("a", 2000)}}, 401,
+		},
+		{
+			"The header takes precedence over a token.", "good",
 			http.Header{"X-Remote-User": {"bob"}, "Authorization": token("reader")},
 			403,
 		},
-		{"Without its word a token counts.", "good", http.Header{"Authorization": token("reader")}, 200},
+		{"Without the header a token counts.", "good", http.Header{"Authorization": token("reader")}, 200},
 		{"No certificate.", "none", http.Header{"X-Remote-User": {"Alice"}}, 401},
 		{
-			"Without a certificate the header takes nothing from a token, either.", "none",
+			"Without a certificate the header does not affect a token.", "none",
 			http.Header{"X-Remote-User": {"bob"}, "Authorization": token("reader")},
 			200,
 		},
@@ -128,15 +137,15 @@ func TestProxy(t *testing.T) {
 		}, 403},
 		{"A CA of the same name.", "other", http.Header{"X-Remote-User": {"Alice"}}, 401},
 		{"It has expired.", "expired", http.Header{"X-Remote-User": {"Alice"}}, 401},
-		{"Its name is not believed.", "name", http.Header{"X-Remote-User": {"Alice"}}, 401},
-		{"It is no certificate of a client.", "server", http.Header{"X-Remote-User": {"Alice"}}, 401},
+		{"Its name is not trusted.", "name", http.Header{"X-Remote-User": {"Alice"}}, 401},
+		{"It is not a certificate of a client.", "server", http.Header{"X-Remote-User": {"Alice"}}, 401},
 	} {
 		status, said := a.asked(shown[tc.shown], at+"/operations", tc.headers)
 		if status != tc.want {
 			t.Errorf("%s %s %v: %d, want %d: %s", tc.reason, tc.shown, tc.headers, status, tc.want, said)
 		}
 		if status == http.StatusUnauthorized && said != unknown {
-			t.Errorf("%s The answer tells more than one without the header: %s", tc.reason, said)
+			t.Errorf("%s The answer differs from one without the header: %s", tc.reason, said)
 		}
 	}
 }
@@ -198,7 +207,7 @@ func TestProxyUser(t *testing.T) {
 			}
 		}
 		if left.Get("X-Other") != "stays" || left.Get("X-Remote-User") != "root" {
-			t.Errorf("headers of others are gone: %v", left)
+			t.Errorf("other headers are removed: %v", left)
 		}
 	}
 	send(ca.Client(t, ca.Issue(t, "any", x509.ExtKeyUsageClientAuth, time.Time{})))
@@ -211,7 +220,7 @@ func TestProxyUser(t *testing.T) {
 	}
 	send(ca.Client(t, nil))
 	if known {
-		t.Errorf("without a certificate it is known: %+v", got)
+		t.Errorf("without a certificate the user is known: %+v", got)
 	}
 	if proxy, err = httpapi.NewProxy(httpapi.ProxyOptions{CAFile: ca.File}); err != nil {
 		t.Fatal(err)
@@ -319,14 +328,14 @@ func TestProxyCA(t *testing.T) {
 		t.Helper()
 		(&api{t: t, ctx: t.Context()}).asked(clients[whose], at, http.Header{"X-Remote-User": {"jane"}})
 		if known != want {
-			t.Errorf("%s The proxy of the %s CA is believed: %v", reason, whose, known)
+			t.Errorf("%s The proxy of the %s CA is trusted: %v", reason, whose, known)
 		}
 	}
 	believed("In the beginning.", "first", true)
 	believed("In the beginning.", "second", false)
 	write([]byte("no"))
 	now = now.Add(time.Minute)
-	believed("The file has nonsense.", "first", true)
+	believed("The file is invalid.", "first", true)
 	write(second.PEM)
 	believed("It was read a moment ago.", "first", true)
 	now = now.Add(time.Minute)

@@ -37,7 +37,7 @@ func TestStreamOfLostRight(t *testing.T) {
 			t.Error("it does not end as it should")
 		}
 		if took := time.Since(began); asked != 3 || took > 3*time.Minute {
-			t.Errorf("it was asked %d times in %v", asked, took)
+			t.Errorf("%d reviews in %v", asked, took)
 		}
 		if said := w.Body.String(); strings.Count(said, "still there") < 9 {
 			t.Errorf("it said %q", said)

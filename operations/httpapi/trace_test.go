@@ -47,7 +47,7 @@ func TestTheTraceOfTheCaller(t *testing.T) {
 			t.Errorf("kept is %q, %q", parent, state)
 		}
 	})
-	t.Run("of nobody", func(t *testing.T) {
+	t.Run("of no caller", func(t *testing.T) {
 		a := setup(t, anonymous)
 		a.do("", "POST", "/operations", deletion, "traceparent", "00-nonsense", "tracestate", "vendor=1")
 		if parent, state := a.kept(); parent != "" || state != "" {
@@ -64,7 +64,7 @@ func TestTheTraceOfTheCaller(t *testing.T) {
 		}
 		if parent, _ := a.kept(); !strings.Contains(parent, s.SpanContext().SpanID().String()) ||
 			!strings.HasPrefix(parent, callerTrace[:35]) {
-			t.Errorf("kept is %q, of the span %v", parent, s.SpanContext())
+			t.Errorf("stored is %q, of the span %v", parent, s.SpanContext())
 		}
 	})
 }

@@ -22,7 +22,7 @@ func TestVerbs(t *testing.T) {
 	a.user("writer", []string{"create", "update"})
 	a.user("watcher", []string{"create", "get"})
 
-	const secret = "only for who may get"
+	const secret = "only with the right to get"
 	running := func(name string) {
 		a.setStatus(name, func(s *v1alpha1.OperationStatus) {
 			s.Phase = v1alpha1.PhaseInProgress
@@ -68,7 +68,7 @@ func TestVerbs(t *testing.T) {
 	}
 	if got := a.do("all", "POST", "/operations/app/1:cancel", ""); got.status != http.StatusAccepted ||
 		!strings.Contains(got.body, secret) {
-		t.Errorf("cancelled by who may get: %+v", got)
+		t.Errorf("canceled with the right to get: %+v", got)
 	}
 
 	// The ended operation.
@@ -83,23 +83,23 @@ func TestVerbs(t *testing.T) {
 		got := a.do(user, "POST", "/operations", deletion, "Idempotency-Key", "mine")
 		if got.status != http.StatusForbidden || !strings.Contains(got.body, "may not update") ||
 			strings.Contains(got.body, secret) {
-			t.Errorf("%s replaces what has ended: %+v", user, got)
+			t.Errorf("%s replaces an ended operation: %+v", user, got)
 		}
 	}
 	if got := a.do("creator", "POST", "/operations", deletion, "Idempotency-Key",
 		"theirs"); got.status != http.StatusAccepted || strings.Contains(got.body, secret) ||
 		a.view(got).Status != operations.InProgress {
-		t.Errorf("a request of before tells its outcome to who may not get: %+v", got)
+		t.Errorf("a repeated request shows its outcome without the right to get: %+v", got)
 	}
 	if got := a.do("watcher", "POST", "/operations", deletion, "Idempotency-Key", "theirs"); a.view(got).Error != secret {
-		t.Errorf("a request of before does not tell its outcome: %+v", got)
+		t.Errorf("a repeated request does not show its outcome: %+v", got)
 	}
 	if got := a.view(a.do("all", "GET", "/operations/app/1", "")); got.OperationID != "theirs" {
 		t.Fatalf("it was replaced: %+v", got)
 	}
 	if got := a.do("writer", "POST", "/operations", deletion, "Idempotency-Key",
 		"mine"); got.status != http.StatusAccepted || a.view(got).OperationID != "mine" {
-		t.Errorf("who may update does not replace: %+v", got)
+		t.Errorf("the right to update does not permit a replacement: %+v", got)
 	}
 	// It is in the history now, which requires the same right.
 	a.setStatus("app-1", func(s *v1alpha1.OperationStatus) {

@@ -89,7 +89,7 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	if _, err := webhook.New(webhook.Options{AllowTargets: []string{"a b"}}); err == nil {
-		t.Error("a target that is none is accepted")
+		t.Error("an invalid target is accepted")
 	}
 }
 
@@ -118,7 +118,7 @@ func TestCancel(t *testing.T) {
 	p := permit(t, client, hook)
 	p.Release()
 	if res := p.Call(t.Context(), aCall()); res.Verdict != webhook.Canceled {
-		t.Errorf("a permit that is used up: %+v", res)
+		t.Errorf("a used permit: %+v", res)
 	}
 }
 

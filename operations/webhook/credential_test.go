@@ -140,7 +140,7 @@ func TestMissingCredentials(t *testing.T) {
 		t.Error("a request went out without its credentials")
 	}
 	if got := client.Breaker("ns", t.Name()); got.Failures != 0 {
-		t.Errorf("the breaker counts what the endpoint is not to blame for: %+v", got)
+		t.Errorf("the breaker counts an error that the endpoint has not caused: %+v", got)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestOAuth2(t *testing.T) {
 	if got := (<-server.headers).Get("Authorization"); got != "Bearer tok-4-long-enough" {
 		t.Errorf("another definition shares the token: %s", got)
 	}
-	call("one that was refused when it was new is not used again", webhook.Succeeded, "tok-5-long-enough")
+	call("a token that was refused when it was new is not used again", webhook.Succeeded, "tok-5-long-enough")
 	call("its successor is", webhook.Succeeded, "tok-5-long-enough")
 	if got := granted.Load(); got != 5 {
 		t.Errorf("%d tokens were granted, want 5", got)
@@ -347,10 +347,10 @@ func TestServiceAccountToken(t *testing.T) {
 	}
 	if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Invalid ||
 		!strings.Contains(res.Message, "serviceAccountToken.audience: it is our own") {
-		t.Errorf("what no other try can mend: %+v", res)
+		t.Errorf("an error that no retry can fix: %+v", res)
 	}
 	if res := permit(t, client, hook).Poll(t.Context(), aCall(), server.URL); res.Verdict != webhook.Pending {
-		t.Errorf("what is in progress goes on without us: %+v", res)
+		t.Errorf("a job in progress does not continue: %+v", res)
 	}
 }
 
@@ -367,13 +367,13 @@ func TestForeignPoll(t *testing.T) {
 		trusted  bool
 	}{
 		{"the origin of the request", "", home.URL + "/jobs/1", home, true},
-		{"another port is another host", "", foreign.URL + "/jobs/1", foreign, false},
+		{"another port counts as another host", "", foreign.URL + "/jobs/1", foreign, false},
 		{
 			"a host that the definition names", fmt.Sprintf("%q + response.body.id", foreign.URL+"/jobs/"),
 			foreign.URL + "/jobs/1", foreign, true,
 		},
 		{
-			"a name that only begins the same", fmt.Sprintf("%q + response.body.id", foreign.URL[:len(foreign.URL)-1]),
+			"a name with the same prefix", fmt.Sprintf("%q + response.body.id", foreign.URL[:len(foreign.URL)-1]),
 			foreign.URL + "/jobs/1", foreign, false,
 		},
 	} {
@@ -400,10 +400,10 @@ func TestForeignPoll(t *testing.T) {
 		Request: webhook.Request{URL: "https://gone.example/{{.Resource.nothing}}"},
 	})
 	if res := permit(t, client, edited).Poll(t.Context(), aCall(), home.URL); res.Verdict != webhook.Pending {
-		t.Errorf("a definition that does not render any more ends the poll: %+v", res)
+		t.Errorf("a definition that no longer renders ends the poll: %+v", res)
 	}
 	if (<-home.headers).Get("Authorization") != "" {
-		t.Error("credentials go to a host that nobody names any more")
+		t.Error("credentials go to a host that is no longer named")
 	}
 }
 
@@ -505,7 +505,7 @@ func TestMutualTLS(t *testing.T) {
 	}{
 		{"certificate and authority", mtls, webhook.TLS{CASecret: "ca"}, webhook.Succeeded, ""},
 		{"no certificate", nil, webhook.TLS{CASecret: "ca"}, webhook.Failed, "403"},
-		{"an authority that nobody trusts", mtls, webhook.TLS{}, webhook.Retry, "certificate"},
+		{"an untrusted authority", mtls, webhook.TLS{}, webhook.Retry, "certificate"},
 		{"the name in the certificate", mtls, webhook.TLS{CASecret: "ca", ServerName: "example.com"}, webhook.Succeeded, ""},
 		{"another name", mtls, webhook.TLS{CASecret: "ca", ServerName: "other.test"}, webhook.Retry, "other.test"},
 		{"no authority in the secret", mtls, webhook.TLS{CASecret: "badca"}, webhook.Retry, "cannot use ca.crt"},

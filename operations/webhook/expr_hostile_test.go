@@ -36,7 +36,7 @@ func TestHostileExpressionsAreNotCompiled(t *testing.T) {
 	for _, tc := range []struct{ reason, source, message string }{
 		{"types of nested maps", repeated(30, "{1:", "1", "}") + "==1", "spells out lists and maps more than 8 deep"},
 		{"types of nested lists", repeated(30, "[", "1", "]") + "==1", "spells out lists and maps more than 8 deep"},
-		{"types of maps nested very deep", repeated(240, "{1:", "1", "}") + "==1", "recursion limit exceeded"},
+		{"types of deeply nested maps", repeated(240, "{1:", "1", "}") + "==1", "recursion limit exceeded"},
 		{"keys that are maps: a type twice as large with each", repeated(7, "{", "1:1", "}:1}"), ""},
 		{"computed keys", "[1]" + strings.Repeat(".map(x,{x:x})", 8) + "==1", "a key of a map is computed"},
 		{"many macros", "[1]" + strings.Repeat(".map(x,[x,x])", 20) + "==1", "more than 8 of all, exists"},
@@ -55,7 +55,7 @@ func TestHostileExpressionsAreNotCompiled(t *testing.T) {
 			"cannot use the pattern of matches",
 		},
 		{
-			"a pattern that is long when it is written out",
+			"a pattern that is long after expansion",
 			`response.body.matches('(?:` + strings.Repeat("a", 900) + `){1000}')`, "it is too large",
 		},
 		{
@@ -93,7 +93,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 		{"many long values", `'` + strings.Repeat("%s", 200) + `'.format([` + strings.Repeat("response.body.x,", 199) +
 			`'']) != ''`},
 		{"each letter a string, many times", `[` + strings.Repeat("response.body.x.split(''),", 60) + `[]].size() > 1`},
-		{"twice as long each time", `[response.body.x]` + strings.Repeat(".map(s, s + s)", 8) + `.size() > 1`},
+		{"doubled each time", `[response.body.x]` + strings.Repeat(".map(s, s + s)", 8) + `.size() > 1`},
 		{"shared values", `[response.body]` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 60)+"s])", 7) +
 			` == [response.body]` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 60)+"s])", 1)},
 		{"shared values that are alike", `[[1]].map(a, [` + strings.Repeat("a,", 400) + `a]).map(a, [` +
@@ -117,7 +117,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 		{"time zones", `response.body.list.exists(a, timestamp('2026-01-01T00:00:00Z').getHours('America/New_York') == 77)`},
 		{"quotes", `[response.body.x]` + strings.Repeat(".map(s, strings.quote(s))", 8) + `.size() > 1`},
 		{
-			"errors that are passed over",
+			"errors that are ignored",
 			`response.body.x.replace('', response.body.x) != '' || response.body.list.exists(a, response.body.list.exists(b, b == 2))`,
 		},
 	} {

@@ -128,7 +128,7 @@ func (b *book) acquire(id string, wake func()) (*ticket, Wait) {
 	case b.status.State == Open && now.Before(b.status.Until):
 		b.errorf("%s passes an open breaker", id)
 	case b.probing:
-		b.errorf("%s passes while another one decides", id)
+		b.errorf("%s passes while another call decides", id)
 	case p.probe:
 		b.status, b.probing = BreakerStatus{State: HalfOpen, Failures: b.status.Failures}, true
 	}

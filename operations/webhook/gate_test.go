@@ -48,19 +48,19 @@ func TestConcurrency(t *testing.T) {
 		first.Release()
 		first.Release() // a second Release has no effect
 		if fmt.Sprint(woken) != "[3]" {
-			t.Fatalf("woken: %v, want 3, who came first", woken)
+			t.Fatalf("woken: %v, want 3, which came first", woken)
 		}
 		if wait("6") != nil {
-			t.Fatal("a newcomer takes the place that is kept for who waited")
+			t.Fatal("a new caller takes the place reserved for a waiter")
 		}
 		third := wait("3")
 		if third == nil {
-			t.Fatal("who was woken does not pass")
+			t.Fatal("a woken caller does not pass")
 		}
 		second.Release()
 		time.Sleep(3 * time.Second) // 4 was woken and does not ask
 		if wait("5") == nil {
-			t.Fatalf("a place is lost for ever to who does not come; woken: %v", woken)
+			t.Fatalf("the place of a caller that does not return is lost; woken: %v", woken)
 		}
 		client.Withdraw(hook, "4")
 		third.Release()
@@ -121,7 +121,7 @@ func TestConcurrencyProperty(t *testing.T) {
 				}
 			}
 			if len(held) == 0 && len(held)+len(waiting) == before {
-				rt.Fatalf("nobody gets through: %v", waiting)
+				rt.Fatalf("no caller gets through: %v", waiting)
 			}
 		}
 	})
@@ -161,7 +161,7 @@ func TestRate(t *testing.T) {
 			t.Errorf("the last of 12 starts after %v", last)
 		}
 		if asked.Load() > 23 {
-			t.Errorf("%d questions for 12 turns: those who wait do not keep their turn", asked.Load())
+			t.Errorf("%d requests for 12 turns: waiters do not keep their turn", asked.Load())
 		}
 	})
 }

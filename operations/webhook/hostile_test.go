@@ -139,10 +139,10 @@ func TestHostileReceivers(t *testing.T) {
 				t.Error("it is not marked as truncated")
 			}
 		}},
-		{reason: "says gzip and means something else", serve: func(c net.Conn) {
+		{reason: "declares gzip and sends something else", serve: func(c net.Conn) {
 			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope")
 		}, verdict: webhook.Retry, message: "cannot unpack the answer"},
-		{reason: "packs with something unknown", serve: func(c net.Conn) {
+		{reason: "uses an unknown encoding", serve: func(c net.Conn) {
 			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 4\r\n\r\nnope")
 		}, verdict: webhook.Retry, message: "unknown content encoding"},
 		{reason: "nests JSON a hundred thousand deep", serve: func(c net.Conn) {

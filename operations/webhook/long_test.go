@@ -58,7 +58,7 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	// All slots are taken, so one more answer of the same namespace waits until its try times out.
 	if res := permit(t, client, hook("hostile", "/long", 100*time.Millisecond)).Call(t.Context(),
 		aCall()); res.Verdict != webhook.Retry {
-		t.Errorf("one too many is read at once: %+v", res)
+		t.Errorf("one answer too many is read at once: %+v", res)
 	}
 	for reason, h := range map[string]*webhook.Compiled{
 		"a short answer of the same namespace": hook("hostile", "/short", time.Minute),
@@ -77,11 +77,11 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 		case res.Verdict == webhook.Retry && strings.Contains(res.Message, "too many long answers of this namespace"):
 			again++
 		case res.Verdict != webhook.Succeeded:
-			t.Errorf("one that had a place: %+v", res)
+			t.Errorf("an answer with a slot: %+v", res)
 		}
 	}
 	if again != 1 {
-		t.Errorf("%d are tried again, want one", again)
+		t.Errorf("%d are retried, want one", again)
 	}
 	if res := permit(t, client, hook("hostile", "/long", time.Minute)).Call(t.Context(),
 		aCall()); res.Verdict != webhook.Succeeded {
@@ -109,7 +109,7 @@ func TestLargeAnswersAreNotParsed(t *testing.T) {
 		Response: webhook.Response{Success: "response.body[0].message == ''"},
 	})
 	if got := w.JudgeCall(200, body); got.Verdict != webhook.Failed ||
-		!strings.Contains(got.Message, "a body of more than 100000 values is taken for a text") {
+		!strings.Contains(got.Message, "a body of more than 100000 values is treated as text") {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -63,7 +63,7 @@ func TestResponseLimiter(t *testing.T) {
 			if left := l.reading.Len() + l.waiting.Len(); l.free != places || l.revoked != 0 || left > 0 {
 				t.Errorf("%d of %d slots are free, %d revoked, %d answers are left", l.free, places, l.revoked, left)
 			}
-			t.Logf("%d gave up their places", evicted)
+			t.Logf("%d returned their places", evicted)
 		})
 	})
 }

@@ -78,7 +78,7 @@ func TestTargets(t *testing.T) {
 	}
 	client.Forget("ns", "hook")
 	if left := client.Targets(""); len(left) != 0 {
-		t.Errorf("one that is forgotten is there: %+v", left)
+		t.Errorf("a forgotten endpoint is listed: %+v", left)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestTokens(t *testing.T) {
 		get("due for renewal", "a", "", "4", "4", true)
 		get("other inputs", "b", "", "5", "5", true)
 		if value := cached.known("ns/hook", "b") + cached.known("ns/hook", "a"); value != "5" {
-			t.Errorf("known is %q, want 5 of the present inputs alone", value)
+			t.Errorf("known is %q, want only 5, of the current inputs", value)
 		}
 		cached.forget("ns/hook")
 		broken := errors.New("broken")

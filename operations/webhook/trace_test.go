@@ -89,7 +89,7 @@ func TestASpanForEachAttempt(t *testing.T) {
 		h := <-server.headers
 		if got, want := h.Get("Traceparent"), "00-"+s.SpanContext().TraceID().String()+"-"+
 			s.SpanContext().SpanID().String()+"-01"; got != want {
-			t.Errorf("%s: the receiver is told %s, want %s", name, got, want)
+			t.Errorf("%s: the receiver gets %s, want %s", name, got, want)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestSpanOfAFailedAttempt(t *testing.T) {
 	}{
 		{reason: "no failure", def: at(server.URL)},
 		{reason: "the target", def: at("http://169.254.169.254/x"), want: "target_refused"},
-		{reason: "nobody there", def: at("http://127.0.0.1:1/"), want: "no_answer"},
+		{reason: "no server", def: at("http://127.0.0.1:1/"), want: "no_answer"},
 		{reason: "a field", def: at("{{.Operation.nothing}}"), want: "invalid"},
 		{reason: "cancelled", def: at(server.URL), ctx: canceled, want: "cancelled"},
 		{

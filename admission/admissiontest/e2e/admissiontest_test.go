@@ -55,7 +55,7 @@ func TestStart(t *testing.T) {
 		}
 	})
 	if foreign > 0 {
-		t.Errorf("the hook was asked about other namespaces %d times", foreign)
+		t.Errorf("the hook was called for other namespaces %d times", foreign)
 	}
 	left, err := api.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{
 		FieldSelector: "metadata.name=" + name,

@@ -247,7 +247,7 @@ func TestRotation(t *testing.T) {
 			r.since = since
 			signer, settled, ok := secret.Signer(now, l, since)
 			if !ok {
-				t.Fatal("nobody signs")
+				t.Fatal("there is no authority to sign")
 			}
 			var leaf *x509.Certificate
 			if r.serves != nil {
@@ -279,7 +279,7 @@ func TestRotation(t *testing.T) {
 			}
 			for i, r := range replicas {
 				if err := checks.verify(known, r.serves.Leaf, now); err != nil {
-					t.Fatalf("after %v replica %d serves what is not trusted: %v", now.Sub(began), i, err)
+					t.Fatalf("after %v replica %d serves an untrusted certificate: %v", now.Sub(began), i, err)
 				}
 			}
 		}
@@ -306,9 +306,9 @@ func TestSigner(t *testing.T) {
 		settled bool
 	}{
 		{"the only one", authority.Set{old}, nil, began, old, true},
-		{"a new one that is just known", authority.Set{old, next}, known, at, old, true},
-		{"nothing is known, as after a restart", authority.Set{old, next}, nil, at, old, false},
-		{"a new one that has settled", authority.Set{old, next}, known, at.Add(l.Settle), next, true},
+		{"a new authority that was just published", authority.Set{old, next}, known, at, old, true},
+		{"no state, as after a restart", authority.Set{old, next}, nil, at, old, false},
+		{"a new authority after its settle time", authority.Set{old, next}, known, at.Add(l.Settle), next, true},
 		{"the old one ends soon", authority.Set{old, next}, nil, began.Add(l.Authority - time.Minute), next, false},
 		{"the old one has no key", authority.Set{old.Trusted(), next}, known, at, next, false},
 	} {
@@ -343,17 +343,17 @@ func TestTakenFromTheBundle(t *testing.T) {
 		t.Fatalf("signer %v, settled %v", signer.ID(), settled)
 	}
 	if mended.Renew(now, old.Leaf, signer, settled) {
-		t.Error("a certificate that is trusted is replaced before the new authority has settled")
+		t.Error("a trusted certificate is replaced before the new authority has settled")
 	}
 	now = now.Add(l.Settle)
 	if signer, settled, _ = mended.Signer(now, l, since); !settled || !mended.Renew(now, old.Leaf, signer, settled) {
-		t.Error("the new authority does not take over")
+		t.Error("the new authority does not sign")
 	}
 	if err := verify(mended.Bundle(), old.Leaf, "hook", now); err != nil {
 		t.Error(err)
 	}
 	if (authority.Set{b}).Renew(now, old.Leaf, b, true) == false {
-		t.Error("a certificate that nobody trusts stays")
+		t.Error("an untrusted certificate is kept")
 	}
 }
 

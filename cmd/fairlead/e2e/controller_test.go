@@ -179,10 +179,10 @@ func TestLeastPrivilege(t *testing.T) {
 		t.Fatalf("%d %s", code, answer)
 	}
 	if code, _ := ask("GET", "/debug/flows", "", "forged"); code != http.StatusUnauthorized {
-		t.Errorf("flows are shown to anybody: %d", code)
+		t.Errorf("flows are shown without the right: %d", code)
 	}
 	if code, answer := ask("GET", "/debug/flows", "", token.Status.Token); code != http.StatusOK {
-		t.Errorf("flows are not shown to who may list operations: %d %s", code, answer)
+		t.Errorf("flows are not shown with the right to list operations: %d %s", code, answer)
 	}
 	_, page := ask("GET", "/metrics", "", "")
 	for _, name := range []string{

@@ -225,12 +225,12 @@ func TestFencedLeader(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			t.Logf("after it was woken: %d requests, %d writes", requests-before, way.count()-written)
+			t.Logf("after the pause: %d requests, %d writes", requests-before, way.count()-written)
 			if made := requests - before; made > atOnce {
-				t.Errorf("%d requests were made after it was woken", made)
+				t.Errorf("%d requests were made after the pause", made)
 			}
 			if made := way.count() - written; made > atOnce {
-				t.Errorf("%d statuses were written after it was woken", made)
+				t.Errorf("%d statuses were written after the pause", made)
 			}
 		})
 	}

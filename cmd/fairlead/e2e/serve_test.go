@@ -122,7 +122,7 @@ func TestServed(t *testing.T) {
 		}
 	}
 	if code, _, err := ask(http.DefaultClient, "http://"+address+"/operations", mine); code == 200 {
-		t.Errorf("it is served by plain HTTP: %v", err)
+		t.Errorf("plain HTTP is served: %v", err)
 	}
 
 	second := certify(t, dir, "second")
@@ -138,12 +138,12 @@ func TestServed(t *testing.T) {
 		pages = p.says(`metricsAddress=(\S+)`)
 		return pages != ""
 	})
-	s.eventually("that the key cannot be used", func() bool {
+	s.eventually("an error about the key", func() bool {
 		code, said, err := ask(http.DefaultClient, "http://"+pages+"/metrics", "")
 		return code == 200 && err == nil && reloadFailed.MatchString(said)
 	})
 	if _, _, err := ask(trusting(second), api+"/healthz", ""); err != nil {
-		t.Errorf("with a key that cannot be used: %v", err)
+		t.Errorf("with an unusable key: %v", err)
 	}
 	_, metrics, _ := ask(http.DefaultClient, "http://"+pages+"/metrics", "")
 	for _, name := range []string{

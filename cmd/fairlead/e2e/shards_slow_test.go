@@ -203,7 +203,7 @@ func TestSlowAPIServer(t *testing.T) {
 	less := func(l command.Line) bool { return l.Type == "SHARD" && len(l.Slots) < 8 }
 	first.Await("fewer slots", less)
 	second.Await("fewer slots", less)
-	t.Logf("A member has joined after %v.", time.Since(begun))
+	t.Logf("a member joined after %v", time.Since(begun))
 	if first.lostSlots(before[0]) || second.lostSlots(before[1]) {
 		t.Errorf("Slots were lost: %s\n%s", first.Errs, second.Errs)
 	}
@@ -212,11 +212,11 @@ func TestSlowAPIServer(t *testing.T) {
 	for _, w := range []*watching{first, second} {
 		w.holds(8)
 	}
-	t.Logf("The slots of a member that was killed are held after %v.", time.Since(begun))
+	t.Logf("the slots of a killed member are held after %v", time.Since(begun))
 	begun = time.Now()
 	if code := second.Stop(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, second.Errs)
 	}
 	first.holds(16)
-	t.Logf("The slots of a member that has left are held after %v.", time.Since(begun))
+	t.Logf("the slots of a member that left are held after %v", time.Since(begun))
 }

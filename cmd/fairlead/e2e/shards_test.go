@@ -71,7 +71,7 @@ func (w *watching) shown() []string {
 		case "LEFT":
 			delete(now, l.Key)
 		case "DELETED":
-			w.t.Errorf("%s is said to be deleted", l.Key)
+			w.t.Errorf("%s is reported as deleted", l.Key)
 		}
 	}
 	return slices.Sorted(maps.Keys(now))
@@ -152,7 +152,7 @@ func TestWatchesShareObjects(t *testing.T) {
 			break
 		}
 		if time.Now().After(late) {
-			t.Fatalf("the group is said to be %+v", report)
+			t.Fatalf("the group is reported as %+v", report)
 		}
 	}
 	if code, out, errs := fairlead(t, shards...); code != exitOK || strings.Count(out, "8 of 16") != 2 {
@@ -163,7 +163,7 @@ func TestWatchesShareObjects(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, first.Errs)
 	}
 	if left := first.shown(); len(left) > 0 {
-		t.Errorf("it has ended, and still shows %d objects: that they have left was not told", len(left))
+		t.Errorf("it has ended without reporting that its %d objects have left", len(left))
 	}
 	second.holds(16)
 	second.showing(objects)

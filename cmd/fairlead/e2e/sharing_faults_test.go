@@ -178,7 +178,7 @@ func TestSharedWithoutRights(t *testing.T) {
 	}
 	f.cuts++ // the end of the leases interrupts the calls in progress
 	for _, at := range f.serving {
-		f.eventually("told that the right lacks", func() bool {
+		f.eventually("the missing right is reported", func() bool {
 			code, body := f.get("http://" + at + "/readyz")
 			return code != http.StatusOK && strings.Contains(body, "leases")
 		})
@@ -192,7 +192,7 @@ func TestSharedWithoutRights(t *testing.T) {
 	before := f.begun()
 	f.pass(3 * time.Second)
 	if after := f.begun(); after != before {
-		t.Errorf("%d calls were begun by replicas that hold nothing", after-before)
+		t.Errorf("%d calls were started by replicas without slots", after-before)
 	}
 	f.allLive()
 	const rule = `{apiGroups: ["coordination.k8s.io"], resources: ["leases"], ` +
@@ -209,7 +209,7 @@ func TestSharedWithoutRights(t *testing.T) {
 		said := strings.Count(p.log.String(), "no permission for Leases")
 		p.mu.Unlock()
 		if said != 1 {
-			t.Errorf("said %d times in the log", said)
+			t.Errorf("logged %d times", said)
 		}
 	}
 	role.ResourceVersion, role.UID = "", ""

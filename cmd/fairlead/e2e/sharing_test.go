@@ -322,7 +322,7 @@ func (f *fleet) shared(members int) {
 		select {
 		case <-tick:
 		case <-f.ctx.Done():
-			f.t.Fatalf("the slots are not shared by %d: %+v", members, last)
+			f.t.Fatalf("%d members do not share the slots: %+v", members, last)
 		}
 	}
 }
@@ -369,7 +369,7 @@ func (f *fleet) end() {
 	if len(f.failed) > 0 {
 		f.t.Errorf("callbacks: %v", f.failed)
 	}
-	f.t.Logf("%d calls, %d of them repeated with the same key, %d faults that cut calls off, %d times a Lease was lost",
+	f.t.Logf("%d calls, %d of them repeated with the same key, %d faults that interrupt calls, %d lost Leases",
 		keys,
 		again, f.cuts, f.lost())
 }

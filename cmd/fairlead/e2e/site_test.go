@@ -169,7 +169,7 @@ func (s *site) leader(replicas map[int]*process) *process {
 	var pid int
 	host, rest, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	if _, err := fmt.Sscanf(rest, "%d_", &pid); err != nil || replicas[pid] == nil {
-		s.t.Fatalf("identity %s of %s names no process: %v", *lease.Spec.HolderIdentity, host, err)
+		s.t.Fatalf("identity %s of %s has no process id: %v", *lease.Spec.HolderIdentity, host, err)
 	}
 	return replicas[pid]
 }

@@ -82,7 +82,7 @@ func TestTakeover(t *testing.T) {
 				}
 			}
 			if s.leader(replicas) == leader {
-				t.Error("the deposed leader leads")
+				t.Error("the former leader still leads")
 			}
 			lease := s.lease()
 			mu.Lock()
@@ -95,7 +95,7 @@ func TestTakeover(t *testing.T) {
 			}
 			for key, made := range calls {
 				if made != 2 {
-					t.Errorf("the call %s was made %d times: once by each", key, made)
+					t.Errorf("the call %s was made %d times, want once by each leader", key, made)
 				}
 			}
 		})

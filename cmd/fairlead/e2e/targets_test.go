@@ -104,7 +104,7 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	if v := s.outcome("allowed"); v.Reason == v1alpha1.ReasonTargetRefused {
-		t.Errorf("allowed within what the cluster has: %s", v.Error)
+		t.Errorf("allowed within the ranges of the cluster: %s", v.Error)
 	}
 	// A node that joins later.
 	if _, err := clients.CoreV1().Nodes().Create(s.ctx, node("two", "35.190.1.0/24"),

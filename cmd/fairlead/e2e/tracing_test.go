@@ -147,7 +147,7 @@ func TestTraces(t *testing.T) {
 				op, err = s.scheduler.Get(s.ctx, res)
 				return err == nil && len(op.Status.Webhooks) == 1 && op.Status.Webhooks[0].NextAttemptAt != nil
 			})
-			s.eventually("collected what a killed process would take with it", func() bool {
+			s.eventually("the spans were exported before the process is killed", func() bool {
 				return len(c.named("call first")) == 1 && len(c.named("POST /operations")) == 1
 			})
 			if err := p.Process.Kill(); err != nil {

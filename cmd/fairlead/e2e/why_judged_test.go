@@ -40,7 +40,7 @@ func TestWhyOfProcesses(t *testing.T) {
 	first.first("operation/app/done", why.Ended)
 	standby := patient{s, <-s.controller(s.kubeconfig, "--leader-elect").address, token}
 	s.asks("missing", operations.Request{Webhooks: []string{"nowhere"}})
-	s.eventually("told where the leader is, and what the object tells, by one that does not lead", func() bool {
+	s.eventually("the standby names the leader and the cause from the object", func() bool {
 		a := standby.itself("missing")
 		return len(a.Causes) > 1 && a.Causes[0].Type == why.NotLeading && a.Causes[0].Evidence["leader"] != "" &&
 			strings.HasPrefix(a.Causes[0].Evidence["lease"], s.namespace) && a.Causes[1].Type == why.WebhookMissing &&
@@ -51,7 +51,7 @@ func TestWhyOfProcesses(t *testing.T) {
 	if a := pageAnswer(page); !strings.Contains(a.first, "NotLeading") ||
 		!strings.Contains(a.later, "WebhookMissing") ||
 		!strings.Contains(page, `href="http://`+first.address+`/console/why?`) {
-		t.Errorf("the page of the standby does not lead to the leader: %s", plainText(page))
+		t.Errorf("the page of the standby has no link to the leader: %s", plainText(page))
 	}
 	standby.first("operation/app/done", why.Ended)
 
@@ -74,19 +74,19 @@ func TestWhyOfProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.review(true, "get operations elsewhere", authorizationv1.SubjectAccessReviewSpec{
+	s.review(true, "get operations in another namespace", authorizationv1.SubjectAccessReviewSpec{
 		User:               "system:serviceaccount:" + s.namespace + ":sees",
 		ResourceAttributes: reviewed(other.namespace, "get", "fairlead.io", "operations"),
 	})
 	away := patient{other, first.address, token}
 	if a := away.first("operation/app/far", why.NotSelected, "namespaces=1"); !a.Stuck || a.Causes[0].Advice == "" {
-		t.Errorf("one that does not serve the namespace tells %+v", a)
+		t.Errorf("a controller that does not serve the namespace answers %+v", a)
 	}
 
 	if err := leader.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("answered by one that has taken over", func() bool {
+	s.eventually("the new leader answers", func() bool {
 		a := standby.itself("missing")
 		return a.Stuck && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
 	})
@@ -266,7 +266,7 @@ func TestWhyOfPausedReplica(t *testing.T) {
 			other = at
 		}
 	}
-	s.eventually("told by the one that has it", func() bool {
+	s.eventually("the holder answers", func() bool {
 		a, said := ask(other)
 		return said == "" && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
 	})
@@ -282,9 +282,9 @@ func TestWhyOfPausedReplica(t *testing.T) {
 	}
 	if held(report) == holder && (len(a.Causes) == 0 || a.Causes[0].Type != why.HeldBy ||
 		a.Causes[0].Evidence["member"] == "" || !strings.Contains(said, "cannot ask the replica")) {
-		t.Errorf("while it is paused, and its Lease has not run out: %+v, %s", a, said)
+		t.Errorf("while it is paused, and its Lease has not expired: %+v, %s", a, said)
 	}
-	s.eventually("told by the one that has taken it over", func() bool {
+	s.eventually("the new holder answers", func() bool {
 		a, said := ask(other)
 		return said == "" && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
 	})

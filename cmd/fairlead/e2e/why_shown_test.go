@@ -73,7 +73,7 @@ type answerText struct{ head, first, later string }
 func (want shown) faults(where string, got answerText, head string) (all []string) {
 	lacks := func(part, text string) {
 		if !strings.Contains(text, part) {
-			all = append(all, fmt.Sprintf("the %s does not say %q", where, part))
+			all = append(all, fmt.Sprintf("the %s does not contain %q", where, part))
 		}
 	}
 	lacks(head, got.head)

@@ -39,7 +39,7 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
 	s.asks("first", operations.Request{Webhooks: []string{"slow"}})
 	<-calls
-	s.eventually("on its way in its first try", func() bool {
+	s.eventually("under way in its first try", func() bool {
 		a, code := p.why("operation/app/first")
 		return code == 0 && len(a.Causes) > 0 && !a.Stuck &&
 			strings.HasPrefix(a.Causes[0].Message, "it calls webhook slow")
@@ -66,7 +66,7 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 			return false
 		}
 		if !strings.Contains(e.Message, silence) {
-			t.Fatalf("the status has forgotten the error of the try before: %+v", e)
+			t.Fatalf("the status has lost the error of the previous try: %+v", e)
 		}
 		return true
 	})
@@ -111,6 +111,6 @@ func TestWhyOfOpenCircuit(t *testing.T) {
 	code, out, errs := fairlead(t, "why", "operation/app/shop", "-n", s.namespace, "--url", "http://"+p.address,
 		"--token", token)
 	if code != 0 || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "\nFailed: it ended at ") {
-		t.Errorf("of an operation that has failed: exit code %d: %s%s", code, out, errs)
+		t.Errorf("of a failed operation: exit code %d: %s%s", code, out, errs)
 	}
 }

@@ -179,7 +179,7 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	lock := []operations.Resource{{Type: "db", ID: "7"}}
 	s.asks("holder", operations.Request{Webhooks: []string{"hold"}, Lock: lock})
 	if a := p.first("operation/app/holder", why.Parked, "webhook=hold"); a.Stuck {
-		t.Errorf("one whose call is under way is stuck: %+v", a)
+		t.Errorf("an operation with a call under way is stuck: %+v", a)
 	}
 	s.asks("behind", operations.Request{Webhooks: []string{"fine"}, Lock: lock})
 	s.asks("missing", operations.Request{Webhooks: []string{"nowhere"}})
@@ -241,18 +241,18 @@ func TestWhyOfStuckOperations(t *testing.T) {
 		}
 	}
 	if _, code := p.why("operation/app/nobody"); code != exitFailure {
-		t.Errorf("of nothing: exit code %d", code)
+		t.Errorf("of a missing object: exit code %d", code)
 	}
 	for token, object := range map[string]string{
 		s.reader("blind", "pods"): "operation/app/of-fine", "nonsense": "operation/app/of-fine",
 	} {
 		if _, code := (patient{s, p.address, token}).why(object); code != exitFailure {
-			t.Errorf("who may not get it: exit code %d", code)
+			t.Errorf("without the right: exit code %d", code)
 		}
 	}
 	half := patient{s, p.address, s.reader("half", "operations")}
 	if a := half.first("operation/app/missing", why.Hidden); strings.Contains(fmt.Sprint(a), "nowhere") {
-		t.Errorf("of what they may not get they are told %+v", a)
+		t.Errorf("without the right the answer is %+v", a)
 	}
 	s.finalizers("kept", "null")
 }
@@ -280,7 +280,7 @@ func TestWhyOfReplicas(t *testing.T) {
 	replicas[0].first("operation/app/first", why.Parked, "webhook=one")
 	s.asks("next", operations.Request{Webhooks: []string{"one"}})
 	for _, p := range replicas { // after the slot has moved, either may be next
-		s.eventually("told that one waits for the other", func() bool {
+		s.eventually("one is reported to wait for the other", func() bool {
 			waits := 0
 			for _, id := range []string{"first", "next"} {
 				if a, code := p.why("operation/app/" + id); code == 0 &&

@@ -22,11 +22,14 @@ func TestOperationName(t *testing.T) {
 		{"upper case in the type is hashed", "Application", "f92f1fce-1234", "application.f92f1fce.1234."},
 		{"upper case in the id is hashed", "application", "F92F", "application.f92f."},
 		{"a dash in the type is hashed", "my-app", "1", "my.app.1."},
-		{"what is no name is hashed", "app", "a/b c", "app.a.b.c."},
+		{"an invalid name is hashed", "app", "a/b c", "app.a.b.c."},
 		{"an id that ends in a dash is hashed", "app", "a-", "app.a."},
-		{"what is too long is hashed, and cut", "app", long, "app." + strings.Repeat("x", maxNamePrefix-len("app.")) + "."},
-		{"what has no letter is only a hash", "Ä", "/", ""},
-		{"nothing is hashed too", "", "", ""},
+		{
+			"a name that is too long is hashed, and truncated",
+			"app", long, "app." + strings.Repeat("x", maxNamePrefix-len("app.")) + ".",
+		},
+		{"a name without letters is only a hash", "Ä", "/", ""},
+		{"an empty name is hashed, too", "", "", ""},
 		{"a missing type is hashed", "", "a", "a."},
 		{"a missing id is hashed", "a", "", "a."},
 	} {

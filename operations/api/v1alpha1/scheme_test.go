@@ -202,7 +202,7 @@ func TestCRDs(t *testing.T) {
 	crds := CRDs()
 	crds[0].Spec.Group = "changed"
 	if CRDs()[0].Spec.Group != group {
-		t.Error("a caller can change what the next one gets")
+		t.Error("a caller can change the value of the next one")
 	}
 }
 

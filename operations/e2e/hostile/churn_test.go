@@ -100,7 +100,7 @@ func namespacesMany(a *tenant) {
 			_ = a.hit(nil)
 		}
 		if err := one.leave(a.s.ctx); err != nil {
-			a.t.Logf("something of an attack is left, and goes on: %v", err)
+			a.t.Logf("a part of an attack remains: %v", err)
 		}
 	}
 }

@@ -185,7 +185,7 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 	for _, a := range tenants {
 		playing.Go(func() {
 			if err := a.leave(leaving); err != nil {
-				t.Logf("something of an attack is left, and goes on: %v", err)
+				t.Logf("a part of an attack remains: %v", err)
 			}
 		})
 	}

@@ -96,6 +96,6 @@ func TestOldCRD(t *testing.T) {
 		t.Errorf("it became %+v after %d calls; keys, -want +got:\n%s", got.Status, calls.Load(), diff)
 	}
 	if n := len(told.Told()); n > 3 { // one for each operation, and the cancellation
-		t.Errorf("it is told again and again: %q", told.Told())
+		t.Errorf("it is reported repeatedly: %q", told.Told())
 	}
 }

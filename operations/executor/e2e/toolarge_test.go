@@ -140,7 +140,7 @@ func TestTooLarge(t *testing.T) {
 			fill:   annotated(60_000),
 		},
 		"Annotations":   {reason: "by annotations alone", fill: annotated(1)},
-		"ManagedFields": {reason: "by what the server notes of the request", fill: created(many)},
+		"ManagedFields": {reason: "by the managed fields that the server adds", fill: created(many)},
 		"Labels": {reason: "by labels", fill: func(b *bench) {
 			if err := make1(b, "1"); err != nil {
 				b.T.Fatal(err)
@@ -185,13 +185,13 @@ func TestOutgrown(t *testing.T) {
 		calls   map[string]int
 	}{
 		"Succeeds": {
-			reason:  "A success is one, though it can hardly be written.",
+			reason:  "A success counts, although its record hardly fits.",
 			request: operations.Request{Webhooks: []string{"work"}},
 			code:    http.StatusOK,
 			calls:   map[string]int{"work": 1},
 		},
 		"Fails": {
-			reason: "So is a failure.", request: operations.Request{Webhooks: []string{"work"}}, code: http.StatusBadRequest,
+			reason: "So does a failure.", request: operations.Request{Webhooks: []string{"work"}}, code: http.StatusBadRequest,
 			want: v1alpha1.ReasonWebhookFailed, calls: map[string]int{"work": 1},
 		},
 		"Retries": {
@@ -205,7 +205,7 @@ func TestOutgrown(t *testing.T) {
 			want:    v1alpha1.ReasonTooLarge, calls: map[string]int{"work": 1},
 		},
 		"Notify": {
-			reason:  "That nobody can be told changes no outcome.",
+			reason:  "A notification that cannot be recorded changes no outcome.",
 			request: operations.Request{Webhooks: []string{"work"}, Notify: "tell"}, code: http.StatusOK,
 			calls: map[string]int{"work": 1},
 		},

@@ -99,7 +99,7 @@ func (a *api) do(user, method, path, body string) *httptest.ResponseRecorder {
 		var p httpapi.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Title == "" ||
 			w.Header().Get("Content-Type") != "application/problem+json" {
-			a.t.Errorf("%s %s: %d is no problem document: %v %s", method, path, w.Code, w.Header(), w.Body)
+			a.t.Errorf("%s %s: %d is not a problem document: %v %s", method, path, w.Code, w.Header(), w.Body)
 		}
 	}
 	return w

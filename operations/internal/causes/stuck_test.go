@@ -41,17 +41,17 @@ func TestStuck(t *testing.T) {
 			want: why.Parked,
 		},
 		"SecondTry": {
-			reason: "The error of the try before counts while the next one is under way.",
+			reason: "The error of the previous try counts during the next one.",
 			change: func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.RetriesCount, e.Message = 1, silent },
 			known:  causes.Known{Began: beganAt(justNow)}, want: why.BackOff,
 		},
 		"SecondTryElsewhere": {
-			reason: "So it does for a reader of the object.",
+			reason: "The same holds for a reader of the object.",
 			change: func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.RetriesCount, e.Message = 4, silent },
 			want:   why.BackOff,
 		},
 		"BackOff": {
-			reason: "A failed try counts while the next one is waited for.",
+			reason: "A failed try counts until the next one.",
 			change: func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt, e.Message = at(later), silent
 			},
@@ -175,11 +175,11 @@ func TestStuck(t *testing.T) {
 				t.Errorf("%s It is stuck by %q, want %q: %+v", tc.reason, got, tc.want, all)
 			}
 			if got := first(causes.Troubles(op, tc.known, now), now); got != tc.want {
-				t.Errorf("%s A list says %q, want %q.", tc.reason, got, tc.want)
+				t.Errorf("%s A list gives %q, want %q.", tc.reason, got, tc.want)
 			}
 			// A list that was made before the bound has passed gives the same result now.
 			if got := first(causes.Troubles(op, tc.known, created), now); got != tc.want {
-				t.Errorf("%s A list that has looked earlier says %q, want %q.", tc.reason, got, tc.want)
+				t.Errorf("%s A list made earlier gives %q, want %q.", tc.reason, got, tc.want)
 			}
 		})
 	}

@@ -213,7 +213,7 @@ func TestEditWhileCompiling(t *testing.T) {
 		close(slow)
 		synctest.Wait()
 		if !n.take() {
-			t.Fatal("who waits is woken, to ask again")
+			t.Fatal("a waiter is woken and asks again")
 		}
 		_, _ = b.hooks.Get(key, &n)
 		synctest.Wait()
@@ -241,7 +241,7 @@ func TestCompiledIsBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := b.hooks.Get(key, &news{}); err != nil || b.count("hook true") != 1 {
-			t.Errorf("another namespace lost its own: %v", err)
+			t.Errorf("another namespace lost its Webhook: %v", err)
 		}
 		kept := 0
 		b.hooks.mu.Lock()

@@ -25,10 +25,10 @@ func TestComesBefore(t *testing.T) {
 		reason string
 		a, b   *v1alpha1.Operation
 	}{
-		{"the lower version goes first", placed("b", "9", "9"), placed("a", "10", "10")},
+		{"the lower version comes first", placed("b", "9", "9"), placed("a", "10", "10")},
 		{"a write after it was picked up does not move an operation back", placed("b", "5", "30"), placed("a", "6", "21")},
 		{"a write before that does", placed("b", "6", "21"), placed("a", "30", "30")},
-		{"one that was picked up before there were places goes first", placed("b", "", "30"), placed("a", "6", "7")},
+		{"one that was picked up before there were places comes first", placed("b", "", "30"), placed("a", "6", "7")},
 		{"of two of these, that of the lower name", placed("a", "", "30"), placed("b", "", "20")},
 	} {
 		if !ComesBefore(tc.a, tc.b) || ComesBefore(tc.b, tc.a) {
@@ -48,11 +48,11 @@ func TestOneOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := operations.Draw(t, "a"), operations.Draw(t, "b"), operations.Draw(t, "c")
 		if ComesBefore(a, a) {
-			t.Fatal("an operation goes before itself")
+			t.Fatal("an operation comes before itself")
 		}
 		same := a.Name == b.Name && Place(a) == Place(b)
 		if ComesBefore(a, b) == ComesBefore(b, a) && !same {
-			t.Fatalf("both or neither of two goes first: %v", ComesBefore(a, b))
+			t.Fatalf("both or neither of two come first: %v", ComesBefore(a, b))
 		}
 		if ComesBefore(a, b) && ComesBefore(b, c) && !ComesBefore(a, c) {
 			t.Fatal("three wait for each other")

@@ -86,11 +86,11 @@ func TestPlan(t *testing.T) {
 			exist: []string{"a", "b"}, want: ActCall, check: func(d Decision) bool { return len(d.Due) == 2 },
 		},
 		"missing": {
-			reason: "it may appear until the deadline", edit: hooks("a"), want: ActWait,
+			reason: "the Webhook may appear until the deadline", edit: hooks("a"), want: ActWait,
 			check: func(d Decision) bool { return d.Until.Equal(epoch.Add(time.Hour)) && len(d.Missing) == 1 },
 		},
 		"still missing": {
-			reason: "at the deadline that is the reason", edit: hooks("a"), after: time.Hour, want: ActFail,
+			reason: "at the deadline its absence is the reason", edit: hooks("a"), after: time.Hour, want: ActFail,
 			check: func(d Decision) bool { return d.Reason == v1alpha1.ReasonWebhookNotFound },
 		},
 		"too late": {
@@ -103,7 +103,7 @@ func TestPlan(t *testing.T) {
 			check: func(d Decision) bool { return d.Reason == v1alpha1.ReasonCanceled },
 		},
 		"canceled too late": {
-			reason: "what is done is done", exist: []string{"a"}, want: ActFinish,
+			reason: "ended calls stay", exist: []string{"a"}, want: ActFinish,
 			edit:  both(hooks("a"), judge("a", won), func(op *v1alpha1.Operation) { op.Spec.CancelRequested = true }),
 			check: func(d Decision) bool { return d.Phase == v1alpha1.PhaseSuccess },
 		},
@@ -131,7 +131,7 @@ func TestPlan(t *testing.T) {
 			edit: both(hooks("a"), func(op *v1alpha1.Operation) { Attempt(op, mainly("a"), "try", 0, epoch)(op) }),
 		},
 		"name": {
-			reason: "a request that no Scheduler made, under a name of its own",
+			reason: "a request without the Scheduler, with another name",
 			edit:   both(hooks(), func(op *v1alpha1.Operation) { op.Name = "mine" }),
 			want:   ActFail, check: func(d Decision) bool { return d.Reason == v1alpha1.ReasonInvalid },
 		},
@@ -161,19 +161,19 @@ func TestTimesOfAnotherClock(t *testing.T) {
 		due         bool
 		after       time.Duration // the time left until it is due
 	}{
-		"a try, of our clock":          {next: time.Second, after: time.Second},
-		"a try, a little ahead":        {next: time.Second, ahead: time.Second, after: 2 * time.Second},
-		"a try, a minute ahead":        {next: time.Second, ahead: time.Minute, due: true},
-		"a try, two seconds ahead":     {next: time.Second, ahead: 2 * time.Second, due: true},
-		"the sixth try, a little":      {tries: 5, next: 32 * time.Second, ahead: time.Second, after: 33 * time.Second},
-		"the sixth try, ahead":         {tries: 5, next: 20 * time.Second, ahead: 14 * time.Second, due: true},
-		"a try that was asked for":     {next: 10 * time.Minute, asked: true, after: 10 * time.Minute},
-		"a poll, of our clock":         {next: 10 * time.Second, poll: true, after: 10 * time.Second},
-		"a poll, two seconds ahead":    {next: 10 * time.Second, poll: true, ahead: 2 * time.Second, due: true},
-		"a poll, a minute ahead":       {next: 10 * time.Second, poll: true, ahead: time.Minute, due: true},
-		"asked for a day, ahead":       {next: 24 * time.Hour, poll: true, asked: true, ahead: time.Minute, due: true},
-		"a poll that was asked for":    {next: 30 * time.Minute, poll: true, asked: true, after: 30 * time.Minute},
-		"a poll, of a clock behind us": {next: 10 * time.Second, poll: true, ahead: -time.Minute, due: true},
+		"a try, by our clock":            {next: time.Second, after: time.Second},
+		"a try, a little ahead":          {next: time.Second, ahead: time.Second, after: 2 * time.Second},
+		"a try, a minute ahead":          {next: time.Second, ahead: time.Minute, due: true},
+		"a try, two seconds ahead":       {next: time.Second, ahead: 2 * time.Second, due: true},
+		"the sixth try, a little":        {tries: 5, next: 32 * time.Second, ahead: time.Second, after: 33 * time.Second},
+		"the sixth try, ahead":           {tries: 5, next: 20 * time.Second, ahead: 14 * time.Second, due: true},
+		"a try with Retry-After":         {next: 10 * time.Minute, asked: true, after: 10 * time.Minute},
+		"a poll, by our clock":           {next: 10 * time.Second, poll: true, after: 10 * time.Second},
+		"a poll, two seconds ahead":      {next: 10 * time.Second, poll: true, ahead: 2 * time.Second, due: true},
+		"a poll, a minute ahead":         {next: 10 * time.Second, poll: true, ahead: time.Minute, due: true},
+		"asked for a day, ahead":         {next: 24 * time.Hour, poll: true, asked: true, ahead: time.Minute, due: true},
+		"a poll with Retry-After":        {next: 30 * time.Minute, poll: true, asked: true, after: 30 * time.Minute},
+		"a poll, by a clock behind ours": {next: 10 * time.Second, poll: true, ahead: -time.Minute, due: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,7 +262,7 @@ func TestAnyCourseEnds(t *testing.T) {
 				do(Finish(op, d.Phase, now))
 			case ActWait:
 				if !d.Until.After(now) {
-					t.Fatalf("waits until %v at %v: it would turn for ever", d.Until, now)
+					t.Fatalf("waits until %v at %v, which is an endless loop", d.Until, now)
 				}
 				if !d.Until.Before(FarFuture) {
 					t.Fatalf("waits for nothing: %+v", op.Status)
@@ -342,7 +342,7 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []Change) {
 		t.Fatalf("failed without a reason: %+v", failed)
 	case op.Status.Phase == v1alpha1.PhaseSuccess &&
 		(failed.Status == metav1.ConditionTrue || record.SucceededCalls(op) != len(op.Spec.WebhookIDs)):
-		t.Fatalf("a success that is none: %+v", op.Status)
+		t.Fatalf("an invalid success: %+v", op.Status)
 	}
 	for _, e := range op.Status.Webhooks {
 		if !e.State.Terminal() {
@@ -372,7 +372,7 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []Change) {
 	if len(op.Status.Webhooks) != 0 || op.Status.Phase != v1alpha1.PhaseInProgress ||
 		len(op.Status.Conditions) != len(fresh.Status.Conditions) ||
 		meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError) {
-		t.Fatalf("the operation before has changed the next: %+v", op.Status)
+		t.Fatalf("the previous operation has changed the next one: %+v", op.Status)
 	}
 	if h := op.Status.History; len(h) != 1 || h[0].OperationID != id || h[0].Phase != before.Status.Phase ||
 		h[0].Phase == v1alpha1.PhaseFailed && h[0].Reason == "" {
@@ -408,7 +408,7 @@ func TestFinishIsDecidedAgain(t *testing.T) {
 	reported := op.DeepCopy()
 	reported.Status.Webhooks[1].State = v1alpha1.PhaseSuccess
 	if finish(reported); reported.Status.Phase.Terminal() {
-		t.Errorf("it ended without a look at what has succeeded meanwhile: %+v", reported.Status)
+		t.Errorf("it ended without regard to the success meanwhile: %+v", reported.Status)
 	}
 	if finish(op); op.Status.Phase != v1alpha1.PhaseFailed {
 		t.Errorf("it did not end: %+v", op.Status)

@@ -165,12 +165,12 @@ func TestOrder(t *testing.T) {
 	check("the same, embedded", "a", "64:ff9b::34.118.226.7", "cluster-internal")
 	check("the same, mapped", "a", "::ffff:34.118.226.7", "cluster-internal")
 	check("IPv6", "a", "2600:1900::1", "cluster-internal")
-	check("one that is allowed", "a", "34.118.224.5", "")
+	check("an allowed address", "a", "34.118.224.5", "")
 	check("denied", "a", "34.118.230.9", "denied")
-	check("denied within what is allowed", "a", "10.1.1.1", "denied")
-	check("allowed beside what is denied", "a", "10.1.1.2", "")
-	check("a name that is denied and allowed", "EVIL.example.", "203.0.113.7", "denied")
-	check("a name that is allowed", "api.internal", "34.118.226.7", "")
+	check("denied within an allowed range", "a", "10.1.1.1", "denied")
+	check("allowed beside a denied range", "a", "10.1.1.2", "")
+	check("a denied and allowed name", "EVIL.example.", "203.0.113.7", "denied")
+	check("an allowed name", "api.internal", "34.118.226.7", "")
 	dial := func(address string) error {
 		conn, err := g.DialContext(t.Context(), "tcp", address)
 		if err == nil {
@@ -260,7 +260,7 @@ func TestAPIServer(t *testing.T) {
 		t.Errorf("the API server by its name: %v", err)
 	}
 	if err := dial("127.0.0.1"); err != nil {
-		t.Errorf("its address, which is not said to be one: %v", err)
+		t.Errorf("its address, which is not listed: %v", err)
 	}
 	for _, bad := range []string{"api.example", ":443", "api.example:", "https://x:443"} {
 		if _, err := guard.NewWith(guard.Options{NeverHosts: []string{bad}}); err == nil {

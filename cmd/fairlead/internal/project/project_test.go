@@ -112,13 +112,13 @@ func TestNothingHalfWritten(t *testing.T) {
 		reason, dir, library string
 		want                 error
 	}{
-		{"another one's directory is left alone", full, "", ErrNotEmpty},
-		{"a file is no directory", file, "", ErrWrite},
-		{"and none is below it", filepath.Join(file, "web"), "", ErrWrite},
-		{"the directory around it has to be there", filepath.Join(dir, "absent", "web"), "", ErrWrite},
+		{"a foreign directory is not changed", full, "", ErrNotEmpty},
+		{"a file is not a directory", file, "", ErrWrite},
+		{"nor is a path below it", filepath.Join(file, "web"), "", ErrWrite},
+		{"the parent directory must exist", filepath.Join(dir, "absent", "web"), "", ErrWrite},
 		{"not a library", filepath.Join(dir, "web"), full, ErrLibrary},
-		{"modules that cannot be found, for a directory to be made", filepath.Join(dir, "web"), library, ErrTidy},
-		{"and for one that is there", empty, library, ErrTidy},
+		{"modules that cannot be found, for a new directory", filepath.Join(dir, "web"), library, ErrTidy},
+		{"and for an existing directory", empty, library, ErrTidy},
 	} {
 		o.Dir, o.Library = tc.dir, tc.library
 		before := list(t, dir)
@@ -126,7 +126,7 @@ func TestNothingHalfWritten(t *testing.T) {
 			t.Errorf("%s: %v", tc.reason, err)
 		}
 		if diff := cmp.Diff(before, list(t, dir)); diff != "" {
-			t.Errorf("%s: what is there has changed: %s", tc.reason, diff)
+			t.Errorf("%s: existing files have changed: %s", tc.reason, diff)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestReplaceIsAllOrNothing(t *testing.T) {
 			t.Error("no error")
 		}
 		if diff := cmp.Diff(before, list(t, dir)); diff != "" {
-			t.Errorf("what is there has changed: %s", diff)
+			t.Errorf("existing files have changed: %s", diff)
 		}
 		if got, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(got) != "old" {
 			t.Errorf("the file is %q, %v", got, err)
