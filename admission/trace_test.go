@@ -41,8 +41,8 @@ func TestSpans(t *testing.T) {
 				return nil
 			})
 	}, fairlead.WithTracerProvider(made))
-	type told struct{ Operation, Namespace, Result, Status, Parent string }
-	for name, want := range map[string]told{
+	type attributes struct{ Operation, Namespace, Result, Status, Parent string }
+	for name, want := range map[string]attributes{
 		"allowed": {"create", "prod", "allowed", "Unset", "0102030405060708"},
 		"denied":  {"create", "prod", "denied", "Unset", "0102030405060708"},
 		"failed":  {"create", "prod", "failed", "Error", "0102030405060708"},
@@ -72,7 +72,7 @@ func TestSpans(t *testing.T) {
 				continue
 			}
 			found = true
-			got := told{
+			got := attributes{
 				spans.Value(s, "admission.operation"), spans.Value(s, "k8s.namespace.name"), spans.Value(s, "admission.result"),
 				s.Status().Code.String(), s.Parent().SpanID().String(),
 			}

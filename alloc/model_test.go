@@ -206,7 +206,7 @@ func play(t *testing.T, schedule []step, how setting) []string {
 	for _, p := range processes {
 		p.crash()
 	}
-	w.atRest(names)
+	w.checkConsistent(names)
 	return w.problems
 }
 
@@ -256,8 +256,8 @@ func slotsIn(u *unstructured.Unstructured) alloc.Slots {
 	return g.Status.Allocated
 }
 
-// atRest checks that the allocated and the recorded values are the same.
-func (w *world) atRest(names []string) {
+// checkConsistent checks that the allocated and the recorded values are the same.
+func (w *world) checkConsistent(names []string) {
 	recorded := map[string]string{}
 	for _, n := range names {
 		g := testbed.Stored(w.server, client.Key{Namespace: "a", Name: n})

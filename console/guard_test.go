@@ -31,7 +31,7 @@ func TestUnguarded(t *testing.T) {
 			"attacker.example",
 			http.StatusForbidden,
 		},
-		"for nobody without token": {console.Options{GuardDebug: true}, "localhost", http.StatusUnauthorized},
+		"without a token": {console.Options{GuardDebug: true}, "localhost", http.StatusUnauthorized},
 	} {
 		rt := fairlead.New(server.Config(), fairlead.WithConsole(tc.o))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/sources", nil)

@@ -39,7 +39,7 @@ func (all readers) May(_ context.Context, token string, a console.Access) error 
 	return &console.Problem{Status: http.StatusForbidden}
 }
 
-var whoReads = readers{
+var anyReader = readers{
 	"all":  func(console.Access) bool { return true },
 	"team": func(a console.Access) bool { return a.Resource == "configmaps" && a.Namespace == "team" },
 	"one": func(a console.Access) bool {
@@ -58,10 +58,10 @@ type program struct {
 
 func newProgram(t *testing.T, declare func(*fairlead.Runtime)) *program {
 	t.Helper()
-	return newProgramFor(t, whoReads, declare)
+	return newProgramFor(t, anyReader, declare)
 }
 
-func newProgramFor(t *testing.T, who readers, declare func(*fairlead.Runtime)) *program {
+func newProgramFor(t *testing.T, authorizer readers, declare func(*fairlead.Runtime)) *program {
 	t.Helper()
 	server, err := apiserver.New(apiserver.Options{Pipe: true})
 	if err != nil {
@@ -70,7 +70,7 @@ func newProgramFor(t *testing.T, who readers, declare func(*fairlead.Runtime)) *
 	t.Cleanup(server.Close)
 	p := &program{t: t, server: server}
 	p.rt = fairlead.New(server.Config(), fairlead.WithConsole(console.Options{
-		Authorizer: who, SessionKey: bytes.Repeat([]byte("k"), 32),
+		Authorizer: authorizer, SessionKey: bytes.Repeat([]byte("k"), 32),
 	}))
 	declare(p.rt)
 	return p
@@ -242,8 +242,8 @@ func TestRefusedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var questions atomic.Int32
-		whoAsks := readers{"stranger": func(console.Access) bool { questions.Add(1); return false }}
-		p := newProgramFor(t, whoAsks, func(rt *fairlead.Runtime) {
+		asking := readers{"stranger": func(console.Access) bool { questions.Add(1); return false }}
+		p := newProgramFor(t, asking, func(rt *fairlead.Runtime) {
 			maps(rt, func(*corev1.ConfigMap) (reconcile.Result, error) { return reconcile.Retry(errors.New("no luck")) },
 				reconcile.MaxInterval(-1))
 		})

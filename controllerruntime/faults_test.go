@@ -433,18 +433,18 @@ func TestResync(t *testing.T) {
 func TestWatchErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		told := make(chan error, 100)
+		reported := make(chan error, 100)
 		f := startFaulty(t,
 			cache.Options{DefaultWatchErrorHandler: func(_ context.Context, r *toolscache.Reflector, err error) {
 				if r == nil {
 					t.Error("there is no reflector")
 				}
-				told <- err
+				reported <- err
 			}})
 		rule := f.server.On(apiserver.Match{Resource: "secrets"}, apiserver.Answer(apiserver.Failure(403)))
 		in, err := f.Cache.GetInformer(f.Ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
 		peer.Must(t, err)
-		if err := <-told; !apierrors.IsForbidden(err) {
+		if err := <-reported; !apierrors.IsForbidden(err) {
 			t.Errorf("the error is %v", err)
 		}
 		rule.Off()

@@ -119,7 +119,7 @@ func TestStepsRunInOrder(t *testing.T) {
 			"delay", New("f", Step("a", once(func(f *fib) Next { return f.Delay(time.Second) })), note("b")), "f/a b",
 			time.Second, "",
 		},
-		{"delay, then elsewhere", New("f", Step("a", once(func(f *fib) Next { return f.Delay(time.Second).Then("c") })),
+		{"delay, then another step", New("f", Step("a", once(func(f *fib) Next { return f.Delay(time.Second).Then("c") })),
 			note("b"), note("c")), "f/a c", time.Second, ""},
 		{"delay of nothing", New("f", Step("a", once(func(f *fib) Next { return f.Delay(0) })), note("b")), "f/a b", 0, ""},
 		{

@@ -154,7 +154,7 @@ func TestATokenOfAStepThatDidNotSuspendIsStale(t *testing.T) {
 		reason string
 		leave  func(f *fib) Next
 	}{
-		{"it went on", func(f *fib) Next { return f.Next() }},
+		{"it continued", func(f *fib) Next { return f.Next() }},
 		{"it failed", func(f *fib) Next { return f.Fail(errBad) }},
 		{"it panicked", func(f *fib) Next { panic(errBad) }},
 		{"it parked otherwise", func(f *fib) Next { return f.Delay(1) }},

@@ -78,7 +78,7 @@ func TestWhy(t *testing.T) {
 	fails := func(err error) fstep { return func(_ context.Context, f *fib) Next { return f.Fail(err) } }
 	retry := Retry(Backoff{Base: time.Minute, Max: time.Minute})
 	stops := New("child", Step("stop", func(_ context.Context, f *fib) Next { return f.Await(&Signal{}) }))
-	type told struct {
+	type expected struct {
 		Type     why.Type
 		Message  string        // a part of it
 		Until    time.Duration // from the start; 0: never
@@ -88,26 +88,26 @@ func TestWhy(t *testing.T) {
 		reason string
 		step   fstep
 		opts   []Option
-		want   []told
+		want   []expected
 	}{
 		"Signal": {
 			reason: "a wait is described by its kind", step: await(&Signal{}),
-			want: []told{{why.Parked, "step f/s waits for a signal", 0, map[string]string{
+			want: []expected{{why.Parked, "step f/s waits for a signal", 0, map[string]string{
 				"step": "f/s", "flow": "f",
 				"waits": "a signal",
 			}}},
 		},
 		"Own": {
 			reason: "a wait reports the value that it has seen", step: await(&seen{value: "0"}),
-			want: []told{{why.RateLimited, "the pool is empty", 0, map[string]string{"free": "0", "step": "f/s"}}},
+			want: []expected{{why.RateLimited, "the pool is empty", 0, map[string]string{"free": "0", "step": "f/s"}}},
 		},
 		"Bad": {
 			reason: "a wait that panics is described by its type", step: await(&bad{}),
-			want: []told{{why.Parked, "*flow.bad", 0, nil}},
+			want: []expected{{why.Parked, "*flow.bad", 0, nil}},
 		},
 		"Timeout": {
 			reason: "the end of the wait is reported", step: await(&Signal{}, Timeout(time.Hour)),
-			want: []told{{why.Parked, "a signal", time.Hour, map[string]string{"deadline": "2000-01-01T01:00:00Z"}}},
+			want: []expected{{why.Parked, "a signal", time.Hour, map[string]string{"deadline": "2000-01-01T01:00:00Z"}}},
 		},
 		"Because": {
 			reason: "a cause of the step replaces the derived one",
@@ -115,25 +115,27 @@ func TestWhy(t *testing.T) {
 				f.Because(why.Cause{Type: "NoMoney", Message: "nobody has paid"})
 				return f.Await(&Signal{})
 			},
-			want: []told{{"NoMoney", "nobody has paid", 0, map[string]string{"step": "f/s"}}},
+			want: []expected{{"NoMoney", "nobody has paid", 0, map[string]string{"step": "f/s"}}},
 		},
 		"Delay": {
 			reason: "time passes", step: func(_ context.Context, f *fib) Next { return f.Delay(time.Minute) },
-			want: []told{{why.Parked, "sleeps until", time.Minute, nil}},
+			want: []expected{{why.Parked, "sleeps until", time.Minute, nil}},
 		},
 		"Retry": {
 			reason: "an error is the cause of a retry", step: fails(errTest), opts: []Option{retry},
-			want: []told{{why.BackOff, "of the test", time.Minute, map[string]string{"error": "of the test", "attempts": "1"}}},
+			want: []expected{{
+				why.BackOff, "of the test", time.Minute, map[string]string{"error": "of the test", "attempts": "1"},
+			}},
 		},
 		"Carried": {
 			reason: "an error has its own causes", opts: []Option{retry},
 			step: fails(fmt.Errorf("cannot push: %w", why.Because(errTest, why.Cause{Type: why.RateLimited, Message: "quota"}))),
-			want: []told{{why.RateLimited, "quota", time.Minute, map[string]string{"error": "cannot push: of the test"}}},
+			want: []expected{{why.RateLimited, "quota", time.Minute, map[string]string{"error": "cannot push: of the test"}}},
 		},
 		"Late": {
 			reason: "a passed deadline is reported as such",
 			step:   fails(fmt.Errorf("slow: %w", ErrTimeout)), opts: []Option{retry},
-			want: []told{{why.DeadlinePassed, "slow", time.Minute, nil}},
+			want: []expected{{why.DeadlinePassed, "slow", time.Minute, nil}},
 		},
 		"Asked": {
 			reason: "a step that asks to run again has no error", step: func(_ context.Context,
@@ -141,12 +143,12 @@ func TestWhy(t *testing.T) {
 			) Next {
 				return f.Retry(time.Second)
 			},
-			want: []told{{why.BackOff, "asked to run again", time.Second, map[string]string{"attempts": "1"}}},
+			want: []expected{{why.BackOff, "asked to run again", time.Second, map[string]string{"attempts": "1"}}},
 		},
 		"Fork": {
 			reason: "the causes of children follow",
 			step:   func(_ context.Context, f *fib) Next { return f.Fork([]Child{stops.Child("one", &packet{})}) },
-			want: []told{
+			want: []expected{
 				{why.Parked, "waits for 1 children", 0, map[string]string{"children": "1"}},
 				{why.Parked, "step f/s[one]/stop waits for a signal", 0, map[string]string{"step": "f/s[one]/stop"}},
 			},
@@ -154,7 +156,7 @@ func TestWhy(t *testing.T) {
 		"Suspend": {
 			reason: "a token is pending",
 			step:   func(_ context.Context, f *fib) Next { return f.Suspend(f.Token()) },
-			want:   []told{{why.Parked, "waits for its token", 0, nil}},
+			want:   []expected{{why.Parked, "waits for its token", 0, nil}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +186,7 @@ func TestWhy(t *testing.T) {
 						t.Errorf("%s: got %q, want %q", tc.reason, c.Message, want.Message)
 					}
 					want.Message = c.Message
-					if diff := cmp.Diff(want, told{c.Type, c.Message, until, has}); diff != "" || !c.Since.Equal(began) {
+					if diff := cmp.Diff(want, expected{c.Type, c.Message, until, has}); diff != "" || !c.Since.Equal(began) {
 						t.Errorf("%s: since %v, -want +got:\n%s", tc.reason, c.Since, diff)
 					}
 				}

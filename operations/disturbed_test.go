@@ -39,10 +39,10 @@ func TestDisturbed(t *testing.T) {
 			res := operations.Resource{Type: "Application", ID: fmt.Sprint("app", r)}
 			for c := range 2 {
 				all.Go(func() {
-					who := &caller{disturber: d, res: res, name: fmt.Sprint(res.ID, "-", c), schedulers: schedulers}
-					who.rnd = seed.Rand(play, who.name)
+					actor := &caller{disturber: d, res: res, name: fmt.Sprint(res.ID, "-", c), schedulers: schedulers}
+					actor.rnd = seed.Rand(play, actor.name)
 					for step := range 6 {
-						who.act(step, r == 0)
+						actor.act(step, r == 0)
 					}
 				})
 			}

@@ -182,8 +182,8 @@ func (b *conversionBed) program(exit bool) (*fairlead.Runtime, *admission.Hooks)
 }
 
 // run runs a program that converts, and observes v1. It returns when the observer has handled the existing objects.
-// told returns the hosts and ports of all observed objects.
-func (b *conversionBed) run() (stop func(), told func() []string) {
+// shown returns the hosts and ports of all observed objects.
+func (b *conversionBed) run() (stop func(), shown func() []string) {
 	b.T.Helper()
 	rt, _ := b.program(false)
 	var mu sync.Mutex
@@ -264,8 +264,8 @@ func TestFirstInstall(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"stored": secure}, b.state("v1")); diff != "" {
 		t.Errorf("before the program: %s", diff)
 	}
-	_, told := b.run()
-	if diff := cmp.Diff([]string{"stored=web:443"}, told()); diff != "" {
+	_, shown := b.run()
+	if diff := cmp.Diff([]string{"stored=web:443"}, shown()); diff != "" {
 		t.Error(diff)
 	}
 	b.converts("stored", "web:443")
@@ -314,8 +314,8 @@ func TestSecondVersion(t *testing.T) {
 					t.Errorf("before the program: %s", diff)
 				}
 			}
-			_, told := b.run()
-			if diff := cmp.Diff([]string{"old=web:80"}, told()); diff != "" {
+			_, shown := b.run()
+			if diff := cmp.Diff([]string{"old=web:80"}, shown()); diff != "" {
 				t.Errorf("the observer received unconverted objects: %s", diff)
 			}
 			b.converts("old", "web:80")

@@ -205,7 +205,7 @@ func TestBlackboxOddAnswers(t *testing.T) {
 				p := startProgram(t, s.url, place.flags...)
 				// Initial events are optional, so these answers are no error. The list that follows reports the problem.
 				if where != "Initial" || name != "Html403" && name != "Html418" && name != "Forbidden200" {
-					p.told(reason)
+					p.awaitProblem(reason)
 				}
 				if !p.printed("SYNCED") {
 					p.synced()

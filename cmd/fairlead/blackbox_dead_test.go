@@ -121,7 +121,7 @@ func TestBlackboxHalfDead(t *testing.T) {
 					p.synced()
 					s.put("a/one", "second")
 				}
-				p.told(reason)
+				p.awaitProblem(reason)
 				s.remove("b/three")
 				p.agrees(s)
 				p.watches()
@@ -149,7 +149,7 @@ func TestBlackboxStuckFrame(t *testing.T) {
 	p.synced()
 	s.put("a/one", "second")
 	p.agrees(s)
-	p.told("Stalled")
+	p.awaitProblem("Stalled")
 	p.watches()
 	p.finish()
 	if n := s.relists(); n != 1 {
@@ -258,10 +258,10 @@ func TestBlackboxBlackHole(t *testing.T) {
 			p.watches()
 			h.kill()
 			s.put("a/one", "second")
-			told := func(l printed) bool {
+			reported := func(l printed) bool {
 				return l.kind == "STATUS" && (l.reason == "Stalled" || l.reason == "Silent") && l.text("message") != ""
 			}
-			p.await("STATUS Stalled or Silent", told)
+			p.await("STATUS Stalled or Silent", reported)
 			p.agrees(s)
 			p.watches()
 			p.finish()

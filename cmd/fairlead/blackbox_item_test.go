@@ -109,14 +109,14 @@ func TestBlackboxOddItems(t *testing.T) {
 					p.agrees(s)
 					p.watches()
 					p.finish()
-					told := func(l printed) bool {
+					reported := func(l printed) bool {
 						if strings.HasPrefix(way, "List") {
 							return l.reason == "Watching" && strings.Contains(l.text("message"), "could not be read")
 						}
 						return l.kind == "QUARANTINED" || l.reason == "ProtocolError" && l.text("message") != "" ||
 							l.reason == "ServerError"
 					}
-					if !slices.ContainsFunc(p.all, told) {
+					if !slices.ContainsFunc(p.all, reported) {
 						t.Errorf("the condition does not report it: %v", p.all)
 					}
 					if n := len(s.requests); n > 16 {

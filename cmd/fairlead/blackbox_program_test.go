@@ -274,8 +274,8 @@ func (p *program) finish() {
 	}
 }
 
-// told reads until a STATUS has a reason, and expects a message about the problem.
-func (p *program) told(reason string) {
+// awaitProblem reads until a STATUS has a reason, and expects a message about the problem.
+func (p *program) awaitProblem(reason string) {
 	p.t.Helper()
 	is := func(l printed) bool { return l.kind == "STATUS" && l.reason == reason }
 	if !slices.ContainsFunc(p.all, is) {

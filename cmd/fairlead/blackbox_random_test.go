@@ -281,11 +281,11 @@ func mad(t *testing.T, n uint64) {
 	if most := 60 + int(took/(12*time.Millisecond)); requests > most {
 		t.Errorf("%d requests in %v", requests, took)
 	}
-	told := func(l printed) bool {
+	reported := func(l printed) bool {
 		return l.kind == "QUARANTINED" || l.kind == "STATUS" && l.reason != "Watching" && l.reason != "Listing" &&
 			l.text("message") != ""
 	}
-	if loud.Load() && !slices.ContainsFunc(p.all, told) {
+	if loud.Load() && !slices.ContainsFunc(p.all, reported) {
 		t.Errorf("no problem is reported: %v", p.all)
 	}
 }

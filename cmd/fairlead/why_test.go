@@ -166,10 +166,10 @@ func TestWhyRefused(t *testing.T) {
 	})
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	withoutConsole := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("<html>"))
 	}))
-	defer elsewhere.Close()
+	defer withoutConsole.Close()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusNotFound)
@@ -188,7 +188,7 @@ func TestWhyRefused(t *testing.T) {
 		{"x", oracleToken, own.URL, "the program at " + own.URL + " has no console"},
 		{"x", oracleToken, own.URL, "fairlead.WithConsole(console.Options{})"},
 		{"x", oracleToken, other.URL, "has no console"},
-		{"x", oracleToken, elsewhere.URL, "has no console"},
+		{"x", oracleToken, withoutConsole.URL, "has no console"},
 		{"x", oracleToken, api.URL, "has no console"},
 		{"x", oracleToken, "http://127.0.0.1:1", "is the program running there?"},
 		{"x", oracleToken, "http://127.0.0.1:1", "fairlead.WithConsole(console.Options{})"},

@@ -76,7 +76,7 @@ func TestRights(t *testing.T) {
 	there, nowhere := w.Get("stranger", w.Path(op)), w.Get("stranger", nothing)
 	if there.Body != strings.ReplaceAll(nowhere.Body, "nothing", op.Name) &&
 		maskTimes(there.Body) != maskTimes(nowhere.Body) {
-		t.Errorf("what is there can be told from what is not:\n%s\n%s", there.Body, nowhere.Body)
+		t.Errorf("existing and missing objects have different answers:\n%s\n%s", there.Body, nowhere.Body)
 	}
 	for user, want := range map[string]string{
 		"getter": "[WebhookMissing Hidden]", "stranger": "", "forged": "",

@@ -58,7 +58,7 @@ func TestShards(t *testing.T) {
 // page Why, and removes a repaired object.
 func TestControllers(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	rt := fairlead.New(w.config, fairlead.WithConsole(console.Options{InsecureNoAuth: true}))
 	reconcile.New(rt, "settings", reconcile.Func[corev1.ConfigMap](func(_ context.Context,
 		c *corev1.ConfigMap,
@@ -70,13 +70,13 @@ func TestControllers(t *testing.T) {
 			return reconcile.Terminal(errors.New("the setting makes no sense"))
 		case c.Name == "panics":
 			panic("an index is out of range")
-		case c.Name == "mended" && mended.Load():
+		case c.Name == "repaired" && repaired.Load():
 			return reconcile.Done, nil
 		}
 		return reconcile.Retry(errors.New(hostile))
 	}))
 	const failing = 30
-	names := []string{"terminal", "panics", "mended"}
+	names := []string{"terminal", "panics", "repaired"}
 	for i := range failing {
 		names = append(names, fmt.Sprintf("fails-%02d", i))
 	}
@@ -110,7 +110,7 @@ func TestControllers(t *testing.T) {
 	}
 	b.until("are errors shown", row("terminal")+"?.innerText.includes('makes no sense')")
 	b.until("are panics shown", row("panics")+"?.innerText.includes('out of range')")
-	b.until("are attempts counted", "parseInt("+row("mended")+"?.cells[2].innerText) > 2")
+	b.until("are attempts counted", "parseInt("+row("repaired")+"?.cells[2].innerText) > 2")
 	if n := eval[int](b, "document.querySelectorAll('main script, main img, main [onerror]').length"); n > 0 {
 		t.Errorf("the text of an error became part of the page")
 	}
@@ -125,8 +125,8 @@ func TestControllers(t *testing.T) {
 		}
 	}
 	b.run(b.as(desk))
-	mended.Store(true)
-	b.until("is the repaired object gone", row("mended")+" === null")
+	repaired.Store(true)
+	b.until("is the repaired object gone", row("repaired")+" === null")
 	b.run(chromedp.Evaluate(row("terminal")+`.querySelector("a").click()`, nil))
 	b.until("does the link lead to the cause",
 		`location.pathname === "/console/why" && document.body.innerText.includes("makes no sense")`)

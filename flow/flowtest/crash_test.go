@@ -130,10 +130,10 @@ func TestExploreFindsAnOrderThatBreaks(t *testing.T) {
 	orders := map[string]int{}
 	flowtest.Explore(t, 100, func(s *flowtest.Schedule) {
 		order := ""
-		for _, who := range []string{"a", "b", "c"} {
-			s.Go(who, func(pass func()) {
+		for _, actor := range []string{"a", "b", "c"} {
+			s.Go(actor, func(pass func()) {
 				pass()
-				order += who // one at a time
+				order += actor // one at a time
 			})
 		}
 		s.Run(time.Second, func() bool { return true })
@@ -149,11 +149,11 @@ func TestExploreRepeatsASeed(t *testing.T) {
 	run := func() (orders []string) {
 		flowtest.Explore(t, 20, func(s *flowtest.Schedule) {
 			order := ""
-			for _, who := range []string{"a", "b", "c", "d"} {
-				s.Go(who, func(pass func()) {
+			for _, actor := range []string{"a", "b", "c", "d"} {
+				s.Go(actor, func(pass func()) {
 					for range 3 {
 						pass()
-						order += who
+						order += actor
 					}
 				})
 			}

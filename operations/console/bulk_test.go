@@ -18,7 +18,7 @@ import (
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	var forbidden string // the name of an operation
-	who := readers{
+	rights := readers{
 		"admin":  func(a httpapi.Access) bool { return a.Verb != "update" || a.Name == "" || a.Name != forbidden },
 		"viewer": func(a httpapi.Access) bool { return a.Verb != "update" },
 	}
@@ -34,7 +34,7 @@ func TestBulk(t *testing.T) {
 			return now.EffectiveID() == before.EffectiveID() && now.Spec.CancelRequested
 		}},
 	} {
-		w := newWorld(t, func(o *console.Options) { o.Authorizer = who })
+		w := newWorld(t, func(o *console.Options) { o.Authorizer = rights })
 		w.Tokens["admin"], w.Tokens["viewer"] = "admin", "viewer"
 		w.Webhook(tc.hook)
 		var ops []*v1alpha1.Operation

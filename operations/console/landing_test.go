@@ -36,7 +36,7 @@ func TestLanding(t *testing.T) {
 		}
 	}
 	operations, both := list("operations", "prod"), list("webhooks", "prod")
-	who := exact{readers{
+	rights := exact{readers{
 		"operator": func(httpapi.Access) bool { return true },
 		"tenant":   operations,
 		"team":     func(a httpapi.Access) bool { return operations(a) || both(a) },
@@ -48,7 +48,7 @@ func TestLanding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(o *console.Options) {
-				o.Authorizer = who
+				o.Authorizer = rights
 				change(o, func(s *operationsconsole.Section) { s.Namespaces = served })
 			})
 			w.Webhook("job")

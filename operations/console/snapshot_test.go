@@ -42,9 +42,9 @@ func TestOneMoment(t *testing.T) {
 	w.Tokens["anybody"] = "any"
 	w.Webhook("job")
 	var end func()
-	var told atomic.Pointer[func()] // called after the executor
+	var afterReport atomic.Pointer[func()] // called after the executor
 	w.Runtime.Explain(why.Func(func(context.Context, why.Object) []why.Cause {
-		if end := told.Swap(nil); end != nil {
+		if end := afterReport.Swap(nil); end != nil {
 			(*end)()
 		}
 		return nil
@@ -66,7 +66,7 @@ func TestOneMoment(t *testing.T) {
 			}
 			questions.at.Store(&at)
 		},
-		"after its state was read": func() { told.Store(&end) },
+		"after its state was read": func() { afterReport.Store(&end) },
 		"later":                    func() {},
 	} {
 		op := w.Schedule(strings.ReplaceAll(name, " ", "-"), "job")

@@ -51,7 +51,7 @@ func TestStuckOperations(t *testing.T) {
 		t.Errorf("Nothing is wrong with an operation that failed:\n%s", body)
 	}
 	if body := page("tried again", w.Path(again), "Why it makes no progress"); strings.Contains(body, "In progress.") {
-		t.Errorf("An operation whose last try failed is on its way:\n%s", body)
+		t.Errorf("an operation whose last try failed counts as under way:\n%s", body)
 	}
 	page("polled", w.Path(polled), `<p class="going">In progress.</p>`)
 

@@ -170,7 +170,7 @@ func (d *callbackDisturber) roundTrip(r *http.Request, next http.RoundTripper) (
 	}))
 	if errors.Is(err, disturb.ErrLost) && written != "" && r.Context().Value(earlyKey{}) == nil {
 		_, name, _ := strings.Cut(strings.TrimSuffix(r.URL.Path, "/status"), "/operations/")
-		d.b.Eventually("went on", func() bool { return d.b.version(name) != written })
+		d.b.Eventually("continued", func() bool { return d.b.version(name) != written })
 	}
 	return answer, err
 }

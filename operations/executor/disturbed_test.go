@@ -110,10 +110,10 @@ func TestDisturbed(t *testing.T) {
 				}
 			}
 		}
-		told := recorder.Told()
-		slices.Sort(told)
-		if once := slices.Compact(slices.Clone(told)); len(once) != len(told) {
-			t.Errorf("FAIRLEAD_SEED=%d: some failures were told more than once: %q", seed, told)
+		reported := recorder.Told()
+		slices.Sort(reported)
+		if once := slices.Compact(slices.Clone(reported)); len(once) != len(reported) {
+			t.Errorf("FAIRLEAD_SEED=%d: some failures were reported more than once: %q", seed, reported)
 		}
 		t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
 	})

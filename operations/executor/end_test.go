@@ -179,7 +179,7 @@ func TestDeletedWhileItWaits(t *testing.T) {
 			return errors.Is(err, operations.ErrNotFound)
 		})
 	if diff := cmp.Diff(map[string]int{"busy": 1, "tell.notify": 1}, b.Receiver.Counts(op.EffectiveID())); diff != "" {
-		t.Errorf("a deleted operation is cancelled, and that is told: -want +got:\n%s", diff)
+		t.Errorf("the reports about a deleted operation, -want +got:\n%s", diff)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestBreakerOfPredecessor(t *testing.T) {
 	b.StartWith(nil, func(e *executor.Executor) { successor = e })
 	op := b.Schedule(operations.Request{Resource: app("two"), Webhooks: []string{"broken"}})
 	a := asking{b, successor}
-	a.toldOf(a.object("Operation", op.Name), why.CircuitOpen)
+	a.awaitFirstOf(a.object("Operation", op.Name), why.CircuitOpen)
 	b.End(b.Schedule(operations.Request{Resource: app("three"), Webhooks: []string{"good"}}))
 	if n := calls.Load(); n != 1 || !open() {
 		t.Errorf("%d calls were made, the breaker is open: %t", n, open())

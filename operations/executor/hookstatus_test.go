@@ -174,16 +174,16 @@ func TestQuarantine(t *testing.T) {
 		t.Error("not exactly the condemned Webhook is quarantined")
 	}
 	q.show(&w.Status, w)
-	elsewhere := newQuarantine(nil, q.webhooks)
-	if !elsewhere.has(w) || elsewhere.hasNamed("ns", "bomb") {
+	otherReplica := newQuarantine(nil, q.webhooks)
+	if !otherReplica.has(w) || otherReplica.hasNamed("ns", "bomb") {
 		t.Error("another replica ignores the status")
 	}
-	elsewhere.settle(w, func(Condemned) { t.Error("a replica without a witness reports the quarantine") })
-	if elsewhere.show(&w.Status, w); !elsewhere.has(w) {
+	otherReplica.settle(w, func(Condemned) { t.Error("a replica without a witness reports the quarantine") })
+	if otherReplica.show(&w.Status, w); !otherReplica.has(w) {
 		t.Error("another replica removes the quarantine of the current version")
 	}
 	w.Generation = 2
-	if q.has(w) || elsewhere.has(w) {
+	if q.has(w) || otherReplica.has(w) {
 		t.Error("a changed Webhook is quarantined")
 	}
 	if q.show(&w.Status, w); len(w.Status.Conditions) > 0 {

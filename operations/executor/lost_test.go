@@ -69,11 +69,11 @@ func TestFollowedBehindALostAnswer(t *testing.T) {
 		b.Schedule(operations.Request{ID: "second", Resource: shop, Webhooks: []string{"missing"}})
 		return nil, errors.New("the answer is lost")
 	})
-	told := &messages{some: make(chan string, 64)}
-	b.Start(func(o *executor.Options) { o.Calls, o.Recorder = calls, told })
+	events := &messages{some: make(chan string, 64)}
+	b.Start(func(o *executor.Options) { o.Calls, o.Recorder = calls, events })
 	b.Schedule(operations.Request{ID: "first", Resource: shop, Webhooks: []string{"cleanup"}})
 	for _, want := range []string{"operation first started", "operation first succeeded", "operation second started"} {
-		if got := b.Received(told.some); got != want {
+		if got := b.Received(events.some); got != want {
 			t.Errorf("it reports that %s, want: %s", got, want)
 		}
 	}

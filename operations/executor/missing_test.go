@@ -30,38 +30,38 @@ func TestMissingWebhook(t *testing.T) {
 		request operations.Request
 		missing []string // created in this order
 		says    []string // reasons before each of them is created, without the namespace
-		told    int
+		reports int
 		outcome operations.Status
 	}{
 		"First": {
 			reason: "The first webhook is waited for.", request: operations.Request{Webhooks: []string{"a"}},
 			missing: []string{"a"},
-			says:    []string{"waiting for webhook a, which does not exist"}, told: 1, outcome: operations.Succeeded,
+			says:    []string{"waiting for webhook a, which does not exist"}, reports: 1, outcome: operations.Succeeded,
 		},
 		"OneAfterTheOther": {
 			reason:  "Each webhook of a sequence is reported when it is due.",
 			request: operations.Request{Webhooks: []string{"a", "b"}}, missing: []string{"a", "b"},
 			outcome: operations.Succeeded,
 			says:    []string{"waiting for webhook a, which does not exist", "waiting for webhook b, which does not exist"},
-			told:    2,
+			reports: 2,
 		},
 		"Parallel": {
 			reason: "All missing webhooks are named, in one report.", exist: []string{"there"},
 			request: operations.Request{Webhooks: []string{"a", "there", "b"}, Execution: operations.Parallel},
 			missing: []string{"a", "b"}, outcome: operations.Succeeded,
-			says: []string{"waiting for webhooks a, b, which do not exist", "waiting for webhook b, which does not exist"},
-			told: 1,
+			says:    []string{"waiting for webhooks a, b, which do not exist", "waiting for webhook b, which does not exist"},
+			reports: 1,
 		},
 		"Notification": {
 			reason: "A notification is waited for as well.", exist: []string{"there"},
 			request: operations.Request{Webhooks: []string{"there"}, Notify: "tell"}, missing: []string{"tell"},
-			says: []string{"waiting for webhook tell, which does not exist"}, told: 1, outcome: operations.Succeeded,
+			says: []string{"waiting for webhook tell, which does not exist"}, reports: 1, outcome: operations.Succeeded,
 		},
 		"Compensation": {
 			reason: "So is a compensation; the reason of the failure stays.", exist: []string{"there", "bad"},
 			request: operations.Request{Webhooks: []string{"there", "bad"}, Compensate: []string{"undo"}},
 			missing: []string{"undo"},
-			says:    []string{"waiting for webhook undo, which does not exist"}, told: 2, outcome: operations.Failed,
+			says:    []string{"waiting for webhook undo, which does not exist"}, reports: 2, outcome: operations.Failed,
 		},
 	}
 	for name, tc := range tests {
@@ -83,17 +83,17 @@ func TestMissingWebhook(t *testing.T) {
 				b.Webhook(id, nil)
 			}
 			ended := b.End(op)
-			b.Eventually("told", func() bool { return len(recorder.Told()) >= tc.told }) // the end is written first
+			b.Eventually("reported", func() bool { return len(recorder.Told()) >= tc.reports }) // the end is written first
 			v := operations.ViewOf(ended)
 			ready := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ConditionReady)
 			if v.Status != tc.outcome || v.Waiting != "" || strings.Contains(ready.Message, "waiting") ||
 				ready.Reason == v1alpha1.ReasonWaitingForWebhook {
 				t.Errorf("%s outcome %+v, %+v", tc.reason, v, ready)
 			}
-			told := recorder.Told()
-			if len(told) != tc.told || !strings.HasPrefix(told[0], v1alpha1.ReasonWebhookNotFound+": "+tc.says[0]) &&
+			reports := recorder.Told()
+			if len(reports) != tc.reports || !strings.HasPrefix(reports[0], v1alpha1.ReasonWebhookNotFound+": "+tc.says[0]) &&
 				tc.outcome == operations.Succeeded {
-				t.Errorf("%s events %q", tc.reason, told)
+				t.Errorf("%s events %q", tc.reason, reports)
 			}
 		})
 	}
@@ -141,8 +141,8 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 		t.Errorf("%d writes in total, want 2 or 3: pick-up, attempt if needed, end", n)
 	}
 	// Other reasons may be reported, too: the watch of Webhooks may lag behind that of operations.
-	told := slices.DeleteFunc(recorder.Told(), func(e string) bool { return !strings.Contains(e, "webhook late,") })
-	if diff := cmp.Diff([]string{v1alpha1.ReasonWebhookNotFound + ": " + says}, told); diff != "" {
+	reports := slices.DeleteFunc(recorder.Told(), func(e string) bool { return !strings.Contains(e, "webhook late,") })
+	if diff := cmp.Diff([]string{v1alpha1.ReasonWebhookNotFound + ": " + says}, reports); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

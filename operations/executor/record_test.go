@@ -84,8 +84,8 @@ func TestEndIsRecorded(t *testing.T) {
 			if diff := cmp.Diff(want, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 				t.Errorf("%s Calls, -want +got:\n%s", tc.reason, diff)
 			}
-			if told := recorder.Told(); len(told) != 1 || ends.Load() != tc.times+1 {
-				t.Errorf("%s The end was written %d times, and reported as %q", tc.reason, ends.Load(), told)
+			if reported := recorder.Told(); len(reported) != 1 || ends.Load() != tc.times+1 {
+				t.Errorf("%s The end was written %d times, and reported as %q", tc.reason, ends.Load(), reported)
 			}
 		})
 	}

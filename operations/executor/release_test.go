@@ -158,8 +158,9 @@ func TestNotReleased(t *testing.T) {
 				strings.Contains(valid.Message, "released") {
 				t.Errorf("condition %+v", valid)
 			}
-			if told := recorder.Told(); len(told) != 1 || !strings.HasPrefix(told[0], v1alpha1.ReasonNotReleased+": ") {
-				t.Errorf("events %q", told)
+			if reported := recorder.Told(); len(reported) != 1 ||
+				!strings.HasPrefix(reported[0], v1alpha1.ReasonNotReleased+": ") {
+				t.Errorf("events %q", reported)
 			}
 		})
 	}

@@ -56,12 +56,12 @@ func TestSecretsStayHidden(t *testing.T) {
 		o.Logger, o.Recorder = log.logger(), events
 		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 	}, func(got *executor.Executor) { e = got })
-	var told []string
+	var tokens []string
 	for _, name := range []string{"echo", "back"} {
 		op := b.Schedule(operations.Request{Webhooks: []string{name}, Resource: operations.Resource{Type: "app", ID: name}})
 		if name == "back" {
 			tok := operationbed.Token(b.Received(asked))
-			told = append(told, tok)
+			tokens = append(tokens, tok)
 			if err := e.Taker().Take(b.Ctx, tok, false,
 				"bad token "+secret+" for http://fairlead.example/callbacks/"+tok); err != nil {
 				t.Fatal(err)
@@ -72,7 +72,7 @@ func TestSecretsStayHidden(t *testing.T) {
 			t.Errorf("outcome %+v", v)
 		}
 		raw, _ := json.Marshal(ended)
-		b.hidden("status", string(raw), secret, told...)
+		b.hidden("status", string(raw), secret, tokens...)
 	}
 	b.End(b.Schedule(operations.Request{}))
 	clients := kubernetes.NewForConfigOrDie(b.Config)
@@ -82,14 +82,14 @@ func TestSecretsStayHidden(t *testing.T) {
 			t.Fatal(err)
 		}
 		raw, _ := json.Marshal(list)
-		b.hidden("events", string(raw), secret, told...)
+		b.hidden("events", string(raw), secret, tokens...)
 		said := make(map[string]int)
 		for _, event := range list.Items {
 			said[event.Type+" "+event.Reason]++
 		}
 		return cmp.Equal(said, map[string]int{"Normal Started": 3, "Warning WebhookFailed": 2, "Normal Succeeded": 1})
 	})
-	b.hidden("log", log.String(), secret, told...)
+	b.hidden("log", log.String(), secret, tokens...)
 }
 
 func (b *bench) hidden(where, text, secret string, others ...string) {

@@ -148,7 +148,7 @@ func (w *world) check(all []ended) {
 		slot := w.layout.SlotOf(e.Namespace, "")
 		cuts := w.cuts[slot]
 		problems := ended{e.Operation, maps.Clone(all[i].called)}.check(cuts, w.grants[slot]-1)
-		if n := w.told[e.EffectiveID()]; n > 1 {
+		if n := w.reported[e.EffectiveID()]; n > 1 {
 			problems = append(problems, fmt.Sprintf("its end was reported %d times", n))
 		}
 		if len(problems) > 0 {

@@ -44,15 +44,15 @@ type world struct {
 	replicas   sync.WaitGroup // running replicas
 	faulty     bool           // a third of the replicas' requests fail
 
-	mu      sync.Mutex
-	rnd     *rand.Rand
-	holders map[int]*member
-	cuts    map[int]int // by slot: how often its work was interrupted
-	grants  map[int]int // by slot: how often it was granted
-	members []*member   // alive
-	ever    []*member   // all that ever joined
-	n       int
-	told    map[string]int // reported ends, by the id of the operation
+	mu       sync.Mutex
+	rnd      *rand.Rand
+	holders  map[int]*member
+	cuts     map[int]int // by slot: how often its work was interrupted
+	grants   map[int]int // by slot: how often it was granted
+	members  []*member   // alive
+	ever     []*member   // all that ever joined
+	n        int
+	reported map[string]int // reported ends, by the id of the operation
 }
 
 func newWorld(t *testing.T, seed uint64, rnd *rand.Rand) *world {
@@ -65,7 +65,7 @@ func newWorld(t *testing.T, seed uint64, rnd *rand.Rand) *world {
 	w := &world{
 		t: t, ctx: ctx, seed: seed, rnd: rnd, server: server, layout: shard.Layout{Slots: 4},
 		namespaces: []string{"payments", "orders", "billing", "search", "mail", "crm"},
-		holders:    make(map[int]*member), cuts: make(map[int]int), grants: make(map[int]int), told: make(map[string]int),
+		holders:    make(map[int]*member), cuts: make(map[int]int), grants: make(map[int]int), reported: make(map[string]int),
 	}
 	var err error
 	if w.calls, err = call.New(call.Options{Config: server.Config()}); err != nil {
@@ -147,7 +147,7 @@ func (m *member) Fence(slot int) error {
 func (m *member) Operation(op *v1alpha1.Operation, _ bool, _, message string) {
 	if strings.Contains(message, " succeeded") || strings.Contains(message, " failed: ") {
 		m.w.mu.Lock()
-		m.w.told[op.EffectiveID()]++
+		m.w.reported[op.EffectiveID()]++
 		m.w.mu.Unlock()
 	}
 }

@@ -70,9 +70,9 @@ func TestStuckOperationsAreCounted(t *testing.T) {
 	for r, want := range map[operations.Resource]why.Type{
 		app("broken"): why.BackOff, app("dead"): why.CircuitOpen, app("behind"): why.LockHeld, app("later"): why.RetryAfter,
 	} {
-		a.told(r, want)
+		a.awaitFirst(r, want)
 	}
-	a.toldThat(app("poll"), "waitsFor", "poll")
+	a.awaitEvidence(app("poll"), "waitsFor", "poll")
 	counts := func(want map[string]float64) {
 		t.Helper()
 		var got map[string]float64

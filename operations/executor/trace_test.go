@@ -65,7 +65,7 @@ func (b *bench) heard(retryAfter string, answer func(n int) int) func() []http.H
 	}
 }
 
-func told(h http.Header, s spans.Span) bool {
+func carries(h http.Header, s spans.Span) bool {
 	return h.Get("Traceparent") == "00-"+s.SpanContext().TraceID().String()+"-"+s.SpanContext().SpanID().String()+"-01"
 }
 
@@ -103,7 +103,7 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 		t.Fatalf("%v", made.Names())
 	}
 	for i, c := range calls {
-		if !under(made, c, whole[0]) || !told(heard()[i], c) {
+		if !under(made, c, whole[0]) || !carries(heard()[i], c) {
 			t.Errorf("call %d is not below the operation, or the receiver got %v", i, heard()[i])
 		}
 	}
@@ -235,7 +235,7 @@ func TestTheTraceOverARestart(t *testing.T) {
 		t.Errorf("it links to %v, kept is %s", link, kept)
 	}
 	calls := made.Named("call cleanup")
-	if len(calls) != 2 || !under(made, calls[1], all[1]) || !told(heard()[1], calls[1]) {
+	if len(calls) != 2 || !under(made, calls[1], all[1]) || !carries(heard()[1], calls[1]) {
 		t.Errorf("the second call is not below the second trace: %v", made.Names())
 	}
 }
@@ -277,7 +277,7 @@ func TestTheNextRequestHasATraceOfItsOwn(t *testing.T) {
 			return !spans.IsChild(s, made.Named(name)[0])
 		})
 		calls := made.Named("call cleanup")
-		if len(below) != 1 || len(calls) != 2 || !under(made, calls[i], below[0]) || !told(heard()[i], calls[i]) {
+		if len(below) != 1 || len(calls) != 2 || !under(made, calls[i], below[0]) || !carries(heard()[i], calls[i]) {
 			t.Errorf("%s: %d spans below it, of %v", name, len(below), made.Names())
 		}
 	}
@@ -290,12 +290,12 @@ func TestTheNextRequestHasATraceOfItsOwn(t *testing.T) {
 // invalid.
 func TestWithoutAProvider(t *testing.T) {
 	for _, tt := range []struct {
-		reason string
-		late   time.Duration
-		change func(op map[string]any)
-		told   bool
+		reason  string
+		late    time.Duration
+		change  func(op map[string]any)
+		carries bool
 	}{
-		{reason: "a moment ago", told: true},
+		{reason: "a moment ago", carries: true},
 		{reason: "long ago", late: 2 * time.Minute},
 		{reason: "nonsense", change: func(a map[string]any) { a[v1alpha1.AnnotationTraceParent] = "00-<script>" }},
 	} {
@@ -325,7 +325,7 @@ func TestWithoutAProvider(t *testing.T) {
 			h := heard()[0]
 			const parent = "00-01000000000000000000000000000000-0200000000000000-01"
 			got1, got2 := h.Get("Traceparent"), h.Get("Tracestate")
-			if (got1 == parent && got2 == "vendor=1") != tt.told || got1 == "" {
+			if (got1 == parent && got2 == "vendor=1") != tt.carries || got1 == "" {
 				t.Errorf("the receiver gets %q %q", got1, got2)
 			}
 			if got.Status.TraceParent != "" {

@@ -33,13 +33,13 @@ func (a asking) object(kind, name string) why.Object {
 
 func nameOf(r operations.Resource) string { return v1alpha1.OperationName(r.Type, r.ID) }
 
-// told waits until the first cause of a resource's operation has a type, and returns all causes.
-func (a asking) told(r operations.Resource, want why.Type) why.Answer {
+// awaitFirst waits until the first cause of a resource's operation has a type, and returns all causes.
+func (a asking) awaitFirst(r operations.Resource, want why.Type) why.Answer {
 	a.T.Helper()
-	return a.toldOf(a.object("Operation", nameOf(r)), want)
+	return a.awaitFirstOf(a.object("Operation", nameOf(r)), want)
 }
 
-func (a asking) toldOf(of why.Object, want why.Type) why.Answer {
+func (a asking) awaitFirstOf(of why.Object, want why.Type) why.Answer {
 	a.T.Helper()
 	var got why.Answer
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -57,9 +57,9 @@ func (a asking) toldOf(of why.Object, want why.Type) why.Answer {
 	}
 }
 
-// toldAll waits until the causes have these types, in this order, and returns them. An event that wakes a flow makes it
-// wait for a worker, so another cause may appear for a moment.
-func (a asking) toldAll(r operations.Resource, want ...why.Type) (got why.Answer) {
+// awaitCauses waits until the causes have these types, in this order, and returns them. An event that wakes a flow
+// makes it wait for a worker, so another cause may appear for a moment.
+func (a asking) awaitCauses(r operations.Resource, want ...why.Type) (got why.Answer) {
 	a.T.Helper()
 	a.Eventually(fmt.Sprint("the causes are ", want), func() bool {
 		got = why.Ask(a.Ctx, a.object("Operation", nameOf(r)), a.e)
@@ -149,50 +149,50 @@ func TestWhy(t *testing.T) {
 	b.Received(asked)
 	for _, id := range []string{"second", "third"} {
 		b.Schedule(operations.Request{Resource: app(id), Webhooks: []string{"next"}, Lock: []operations.Resource{database}})
-		a.told(app(id), why.LockHeld)
+		a.awaitFirst(app(id), why.LockHeld)
 	}
-	got := a.told(app("holder"), why.Parked)
+	got := a.awaitFirst(app("holder"), why.Parked)
 	if a.holds(got.Causes[0], "", "calls webhook hold", "webhook=hold"); got.Stuck || !got.Causes[0].Progress {
 		t.Errorf("a call under way is reported as trouble: %+v", got)
 	}
-	got = a.toldAll(app("third"), why.LockHeld, why.LockHeld, why.Parked)
+	got = a.awaitCauses(app("third"), why.LockHeld, why.LockHeld, why.Parked)
 	a.holds(got.Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second, since both need db/7", "resource=db/7")
 	if got.Causes[2].Depth != 2 {
 		t.Errorf("the holder of the lock is not two operations ahead: %+v", got)
 	}
 	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("holder")), "app/holder", "holder=app/holder", "operation")
 
-	got = a.told(schedule("missing", "nowhere"), why.WebhookMissing)
+	got = a.awaitFirst(schedule("missing", "nowhere"), why.WebhookMissing)
 	a.holds(got.Causes[0], "Webhook/NS/nowhere", "nowhere does not exist in namespace NS")
-	got = a.told(schedule("secret", "secret"), why.NotReleased)
+	got = a.awaitFirst(schedule("secret", "secret"), why.NotReleased)
 	a.holds(got.Causes[0], "Webhook/NS/secret", v1alpha1.LabelWebhookCredentials)
-	a.holds(a.toldOf(a.object("Webhook", "secret"), why.NotReleased).Causes[0], "", "secret login")
+	a.holds(a.awaitFirstOf(a.object("Webhook", "secret"), why.NotReleased).Causes[0], "", "secret login")
 
-	got = a.told(schedule("later", "later"), why.RetryAfter)
+	got = a.awaitFirst(schedule("later", "later"), why.RetryAfter)
 	a.holds(got.Causes[0], "", "asked to be called again", "status=429", "attempts=1")
 	if until := time.Until(got.Causes[0].Until); until < 50*time.Minute || got.Stuck {
 		t.Errorf("in %v: %+v", until, got)
 	}
-	got = a.told(schedule("broken", "broken"), why.BackOff)
+	got = a.awaitFirst(schedule("broken", "broken"), why.BackOff)
 	a.holds(got.Causes[0], "", "failed and is called again", "status=500", "webhook=broken")
 	schedule("poll", "poll")
-	got = a.toldThat(app("poll"), "waitsFor", "poll")
+	got = a.awaitEvidence(app("poll"), "waitsFor", "poll")
 	a.holds(got.Causes[0], "", "has accepted the call", "pollURL="+b.Receiver.URL+"/jobs/1", "status=202")
 	schedule("back", "back")
-	got = a.toldThat(app("back"), "waitsFor", "callback")
+	got = a.awaitEvidence(app("back"), "waitsFor", "callback")
 	a.holds(got.Causes[0], "", "waits for the callback", "webhook=back")
 	if until := time.Until(got.Causes[0].Until); until < 90*time.Minute || until > 2*time.Hour+time.Minute {
 		t.Errorf("the wait for the callback lasts %v, not two hours", until)
 	}
 
 	b.End(b.Schedule(operations.Request{Resource: app("dead0"), Webhooks: []string{"dead"}}))
-	a.holds(a.told(app("dead0"), why.Ended).Causes[0], "", "with reason RetriesExhausted", "phase=Failed", "error")
-	got = a.told(schedule("dead1", "dead"), why.CircuitOpen)
+	a.holds(a.awaitFirst(app("dead0"), why.Ended).Causes[0], "", "with reason RetriesExhausted", "phase=Failed", "error")
+	got = a.awaitFirst(schedule("dead1", "dead"), why.CircuitOpen)
 	a.holds(got.Causes[0], "Webhook/NS/dead", "webhook dead", "state=Open", "failures=1", "error=500")
 	if c := got.Causes[0]; time.Until(c.Until) < 50*time.Minute || c.Since.IsZero() {
 		t.Errorf("open until when: %+v", c)
 	}
-	a.holds(a.toldOf(a.object("Webhook", "dead"), why.CircuitOpen).Causes[0], "", "webhook dead")
+	a.holds(a.awaitFirstOf(a.object("Webhook", "dead"), why.CircuitOpen).Causes[0], "", "webhook dead")
 	b.Eventually("shown by the status", func() bool {
 		s := b.Hook("dead").Status.Breaker
 		return s != nil && s.State == v1alpha1.BreakerOpen
@@ -203,24 +203,24 @@ func TestWhy(t *testing.T) {
 
 	schedule("one0", "one")
 	b.Received(asked)
-	got = a.toldAll(schedule("one1", "one"), why.RateLimited, why.QueuedBehind)
+	got = a.awaitCauses(schedule("one1", "one"), why.RateLimited, why.QueuedBehind)
 	a.holds(got.Causes[0], "Webhook/NS/one", "concurrent calls", "bound=concurrency", "most=1", "waiting=1")
 	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("one0")),
 		"NS/"+nameOf(app("one0"))+" has held a place of webhook one", "holder=NS/"+nameOf(app("one0")), "held=1")
 	if c := got.Causes[1]; c.Since.IsZero() || c.Depth != 1 {
 		t.Errorf("the time since which it is held: %+v", c)
 	}
-	got = a.toldOf(a.object("Webhook", "one"), why.RateLimited)
+	got = a.awaitFirstOf(a.object("Webhook", "one"), why.RateLimited)
 	a.holds(got.Causes[0], "", "webhook one", "bound=concurrency")
 	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("one0")), "has held a place")
 	for i := range 20 {
 		schedule(fmt.Sprint("rare", i), "rare")
 	}
-	got = a.told(app("rare19"), why.RateLimited)
+	got = a.awaitFirst(app("rare19"), why.RateLimited)
 	a.holds(got.Causes[0], "Webhook/NS/rare", "calls per second", "bound=rate", "most=1")
 
 	b.End(b.Schedule(operations.Request{Resource: app("fine"), Webhooks: []string{"next"}}))
-	got = a.told(app("fine"), why.Ended)
+	got = a.awaitFirst(app("fine"), why.Ended)
 	if a.holds(got.Causes[0], "", "with reason Succeeded", "phase=Success"); got.Stuck {
 		t.Errorf("an ended operation is stuck: %+v", got)
 	}
@@ -244,13 +244,13 @@ func TestWhy(t *testing.T) {
 		app("fine"):  why.Ended,
 		app("dead1"): why.CircuitOpen,
 	} {
-		idle.told(r, want)
+		idle.awaitFirst(r, want)
 	}
-	idle.holds(idle.told(app("third"), why.LockHeld).Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second")
+	idle.holds(idle.awaitFirst(app("third"), why.LockHeld).Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second")
 }
 
-// toldThat waits until the first cause has an evidence.
-func (a asking) toldThat(r operations.Resource, key, want string) (got why.Answer) {
+// awaitEvidence waits until the first cause has an evidence.
+func (a asking) awaitEvidence(r operations.Resource, key, want string) (got why.Answer) {
 	a.T.Helper()
 	a.Eventually(key+"="+want, func() bool {
 		got = why.Ask(a.Ctx, a.object("Operation", nameOf(r)), a.e)
@@ -276,7 +276,7 @@ func TestWhyShare(t *testing.T) {
 			for i := range n {
 				b.Schedule(operations.Request{Resource: app(i), Webhooks: []string{"hold"}})
 			}
-			c := a.told(app(n-1), why.RateLimited).Causes[0]
+			c := a.awaitFirst(app(n-1), why.RateLimited).Causes[0]
 			a.holds(c, "", "namespace NS has used up its share of "+share, "namespace="+b.Namespace)
 			if c.Since.IsZero() {
 				t.Error("the start is missing")
@@ -296,7 +296,7 @@ func TestWhyWrites(t *testing.T) {
 	b.StartWith(func(o *executor.Options) { o.Budget.Writes = 1 }, func(e *executor.Executor) { a.e = e })
 	a.e.Spend(b.Namespace, 1e6)
 	b.Schedule(operations.Request{Webhooks: []string{"broken"}})
-	a.holds(a.told(shop, why.RateLimited).Causes[0], "", "its share of writes to the API server", "share=writes")
+	a.holds(a.awaitFirst(shop, why.RateLimited).Causes[0], "", "its share of writes to the API server", "share=writes")
 }
 
 // TestWhyConflict: repeated conflicts are a cause while they last, and not afterwards.
@@ -313,10 +313,10 @@ func TestWhyConflict(t *testing.T) {
 	a := asking{bench: b}
 	b.StartWith(func(o *executor.Options) { o.Calls = busy }, func(e *executor.Executor) { a.e = e })
 	op := b.Schedule(operations.Request{Webhooks: []string{"next"}})
-	a.holds(a.told(shop, why.Conflict).Causes[0], "", "changes the operation again and again", "conflicts", "error")
+	a.holds(a.awaitFirst(shop, why.Conflict).Causes[0], "", "changes the operation again and again", "conflicts", "error")
 	over.Store(true)
 	b.End(op)
-	if got := a.told(shop, why.Ended); got.Stuck {
+	if got := a.awaitFirst(shop, why.Ended); got.Stuck {
 		t.Errorf("there is no conflict any more: %+v", got)
 	}
 }
@@ -331,14 +331,15 @@ func TestWhyEnding(t *testing.T) {
 	b.End(b.Schedule(operations.Request{Resource: app("kept"), Webhooks: []string{"next"}}))
 	b.patchFinalizers(nameOf(app("kept")), `["example.com/keeper"]`)
 	b.Delete(nameOf(app("kept")))
-	a.holds(a.told(app("kept"), why.ForeignFinalizer).Causes[0], "", "example.com/keeper", "finalizer=example.com/keeper")
+	a.holds(a.awaitFirst(app("kept"), why.ForeignFinalizer).Causes[0], "", "example.com/keeper",
+		"finalizer=example.com/keeper")
 	b.patchFinalizers(nameOf(app("kept")), `null`)
 
 	if err := a.e.Drain(b.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	b.Schedule(operations.Request{Webhooks: []string{"next"}})
-	a.holds(a.told(shop, why.NotLeading).Causes[0], "", "about to end", "draining=true")
+	a.holds(a.awaitFirst(shop, why.NotLeading).Causes[0], "", "about to end", "draining=true")
 }
 
 func (b *bench) patchFinalizers(name, list string) {
@@ -382,7 +383,7 @@ func TestWhyServer(t *testing.T) {
 		o.Calls, o.Workers, o.Policy = calls, 1, call.Policy{Retries: 1, Base: time.Millisecond, Cap: time.Millisecond}
 	}, func(e *executor.Executor) { a.e = e })
 	failing := b.Schedule(operations.Request{Webhooks: []string{"next"}})
-	got := a.told(shop, why.BackOff)
+	got := a.awaitFirst(shop, why.BackOff)
 	if a.holds(got.Causes[0], "", "to the API server has failed", "error=500", "tries"); got.Causes[0].Until.IsZero() {
 		t.Errorf("the time of the next try is missing: %+v", got)
 	}
@@ -395,10 +396,10 @@ func TestWhyServer(t *testing.T) {
 		t.Fatal("nothing is written")
 	}
 	last := b.Schedule(operations.Request{Resource: app("last"), Webhooks: []string{"next"}})
-	a.holds(a.told(app("last"), why.QueuedBehind).Causes[0], "", "workers of its namespace are busy",
+	a.holds(a.awaitFirst(app("last"), why.QueuedBehind).Causes[0], "", "workers of its namespace are busy",
 		"namespace="+b.Namespace)
 	b.Eventually("the stack of the blocked worker is reported", func() bool {
-		c := a.told(app("last"), why.QueuedBehind).Causes[0]
+		c := a.awaitFirst(app("last"), why.QueuedBehind).Causes[0]
 		return strings.Contains(c.Evidence["stack"], "goroutine ") &&
 			strings.Contains(c.Advice, "The stack is that of the worker")
 	})
@@ -431,7 +432,7 @@ func TestWhyHeldByAnotherReplica(t *testing.T) {
 		})
 	})
 	a := asking{b, other.Executor}
-	got := a.told(shop, why.HeldBy)
+	got := a.awaitFirst(shop, why.HeldBy)
 	if len(got.Causes) < 2 || got.Causes[1].Type != why.WebhookMissing {
 		t.Fatalf("%+v", got)
 	}
@@ -467,12 +468,13 @@ func TestWhyQuarantined(t *testing.T) {
 	a := asking{bench: b}
 	b.StartWith(nil, func(e *executor.Executor) { a.e = e })
 	b.Schedule(operations.Request{Webhooks: []string{"deadly"}})
-	c := a.told(shop, why.Quarantined).Causes[0]
+	c := a.awaitFirst(shop, why.Quarantined).Causes[0]
 	if a.holds(c, "Webhook/NS/deadly", "evaluating it killed the controller", "error=died 3 times"); c.Since.IsZero() {
 		t.Error("the start is missing")
 	}
-	a.holds(a.toldOf(a.object("Webhook", "deadly"), why.Quarantined).Causes[0], "", "evaluating it killed the controller")
-	a.holds(a.toldOf(a.object("Webhook", "wrong"), why.Quarantined).Causes[0], "", "cannot be used",
+	a.holds(a.awaitFirstOf(a.object("Webhook", "deadly"), why.Quarantined).Causes[0], "",
+		"evaluating it killed the controller")
+	a.holds(a.awaitFirstOf(a.object("Webhook", "wrong"), why.Quarantined).Causes[0], "", "cannot be used",
 		"error=response.success")
 }
 

@@ -84,8 +84,8 @@ func TestWhyTogether(t *testing.T) {
 	a.judge("all", judge.Case{
 		Reason: "each call has its own trouble", Want: why.WebhookMissing, Then: types{why.RetryAfter, why.BackOff},
 	})
-	schedule("told", operations.Request{Notify: "later"}, "next")
-	a.judge("told", judge.Case{
+	schedule("notified", operations.Request{Notify: "later"}, "next")
+	a.judge("notified", judge.Case{
 		Reason: "its work is done, and the notification is refused", Want: why.RetryAfter, Until: 2 * time.Hour,
 		Evidence: []string{"purpose=notify"}, Message: "notification", Progress: true,
 	})

@@ -324,23 +324,23 @@ func TestProxyCA(t *testing.T) {
 		"first":  first.Client(t, certs["first"]),
 		"second": first.Client(t, certs["second"]),
 	}
-	believed := func(reason, whose string, want bool) {
+	checkTrust := func(reason, authority string, want bool) {
 		t.Helper()
-		(&api{t: t, ctx: t.Context()}).asked(clients[whose], at, http.Header{"X-Remote-User": {"jane"}})
+		(&api{t: t, ctx: t.Context()}).asked(clients[authority], at, http.Header{"X-Remote-User": {"jane"}})
 		if known != want {
-			t.Errorf("%s The proxy of the %s CA is trusted: %v", reason, whose, known)
+			t.Errorf("%s The proxy of the %s CA is trusted: %v", reason, authority, known)
 		}
 	}
-	believed("In the beginning.", "first", true)
-	believed("In the beginning.", "second", false)
+	checkTrust("In the beginning.", "first", true)
+	checkTrust("In the beginning.", "second", false)
 	write([]byte("no"))
 	now = now.Add(time.Minute)
-	believed("The file is invalid.", "first", true)
+	checkTrust("The file is invalid.", "first", true)
 	write(second.PEM)
-	believed("It was read a moment ago.", "first", true)
+	checkTrust("It was read a moment ago.", "first", true)
 	now = now.Add(time.Minute)
-	believed("The file has changed.", "first", false)
-	believed("The file has changed.", "second", true)
+	checkTrust("The file has changed.", "first", false)
+	checkTrust("The file has changed.", "second", true)
 	now = now.Add(9 * time.Minute)
-	believed("It has expired since the connection was made.", "second", false)
+	checkTrust("It has expired since the connection was made.", "second", false)
 }

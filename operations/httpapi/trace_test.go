@@ -106,15 +106,15 @@ func TestTheSpansOfRequests(t *testing.T) {
 				}
 			}
 		}
-		told := map[string]string{}
+		attributes := map[string]string{}
 		for _, attr := range s.Attributes() {
-			told[string(attr.Key)] = attr.Value.String()
+			attributes[string(attr.Key)] = attr.Value.String()
 		}
 		want := map[string]string{"http.request.method": method, "http.response.status_code": tt.want}
 		if tt.route != "" {
 			want["http.route"] = tt.route
 		}
-		if diff := cmp.Diff(want, told); diff != "" || s.Status().Code != codes.Unset || s.SpanKind().String() != "server" {
+		if diff := cmp.Diff(want, attributes); diff != "" || s.Status().Code != codes.Unset || s.SpanKind().String() != "server" {
 			t.Errorf("%s %s: -want +got:\n%s%v", tt.method, tt.path, diff, s.Status())
 		}
 	}

@@ -32,8 +32,8 @@ func TestSpans(t *testing.T) {
 	r.Log = discard
 	ctx, caller := made.Start(t.Context(), "program")
 	defer caller.End()
-	type told struct{ Outcome, Key, Attempt, Status, Description string }
-	got := map[string]told{}
+	type attributes struct{ Outcome, Key, Attempt, Status, Description string }
+	got := map[string]attributes{}
 	for _, id := range []string{"delivered", "rejected", "retried"} {
 		r.deliver(ctx, lease{Entry: Entry{ID: id, Key: "app/1", Attempt: 2}})
 	}
@@ -42,7 +42,7 @@ func TestSpans(t *testing.T) {
 	r.deliver(stopped, lease{Entry: Entry{ID: "interrupted", Key: "app/1", Attempt: 2}})
 	for _, s := range made.Named("deliver") {
 		id := spans.Value(s, "outbox.id")
-		got[id] = told{
+		got[id] = attributes{
 			spans.Value(s, "outbox.outcome"), spans.Value(s, "outbox.key"), spans.Value(s, "outbox.attempt"),
 			s.Status().Code.String(), s.Status().Description,
 		}
@@ -50,7 +50,7 @@ func TestSpans(t *testing.T) {
 			t.Errorf("%s: parent %v, inside %v", id, s.Parent(), inside[id])
 		}
 	}
-	want := map[string]told{
+	want := map[string]attributes{
 		"delivered": {"delivered", "app/1", "2", "Unset", ""}, "rejected": {"rejected", "app/1", "2", "Error", ""},
 		"retried": {"retried", "app/1", "2", "Error", ""}, "interrupted": {"interrupted", "app/1", "2", "Unset", ""},
 	}

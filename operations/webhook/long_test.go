@@ -16,7 +16,7 @@ import (
 func TestLongAnswersTakeTurns(t *testing.T) {
 	t.Parallel()
 	const most = 32 // as in definition.go
-	begun, goOn := make(chan struct{}, 2*most), make(chan struct{})
+	begun, resume := make(chan struct{}, 2*most), make(chan struct{})
 	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/short" {
 			return
@@ -26,7 +26,7 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			begun <- struct{}{}
 			select {
-			case <-goOn:
+			case <-resume:
 			case <-r.Context().Done():
 			}
 		}
@@ -68,7 +68,7 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 			t.Errorf("%s waits: %+v", reason, res)
 		}
 	}
-	close(goOn)
+	close(resume)
 	calls.Wait()
 	close(results)
 	again := 0

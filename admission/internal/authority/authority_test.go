@@ -332,24 +332,24 @@ func TestTakenFromTheBundle(t *testing.T) {
 	}
 	now := began.Add(time.Hour)
 	b := made(t, now)
-	var mended authority.Set
+	var repaired authority.Set
 	for _, known := range authority.FromBundle(append([]byte("junk\n"), authority.Set{a}.Bundle()...)) {
-		mended = mended.With(known.Trusted())
+		repaired = repaired.With(known.Trusted())
 	}
-	mended = mended.With(b)
+	repaired = repaired.With(b)
 	since := map[string]time.Time{a.ID(): now, b.ID(): now}
-	signer, settled, ok := mended.Signer(now, l, since)
+	signer, settled, ok := repaired.Signer(now, l, since)
 	if !ok || settled || signer.ID() != b.ID() {
 		t.Fatalf("signer %v, settled %v", signer.ID(), settled)
 	}
-	if mended.Renew(now, old.Leaf, signer, settled) {
+	if repaired.Renew(now, old.Leaf, signer, settled) {
 		t.Error("a trusted certificate is replaced before the new authority has settled")
 	}
 	now = now.Add(l.Settle)
-	if signer, settled, _ = mended.Signer(now, l, since); !settled || !mended.Renew(now, old.Leaf, signer, settled) {
+	if signer, settled, _ = repaired.Signer(now, l, since); !settled || !repaired.Renew(now, old.Leaf, signer, settled) {
 		t.Error("the new authority does not sign")
 	}
-	if err := verify(mended.Bundle(), old.Leaf, "hook", now); err != nil {
+	if err := verify(repaired.Bundle(), old.Leaf, "hook", now); err != nil {
 		t.Error(err)
 	}
 	if (authority.Set{b}).Renew(now, old.Leaf, b, true) == false {

@@ -70,7 +70,7 @@ func (p patient) why(object string) (a why.Answer, code int) {
 // first waits until the first cause is of a type and has the evidence "key=value", where value may be a part.
 func (p patient) first(object string, want why.Type, evidence ...string) (a why.Answer) {
 	p.t.Helper()
-	told := func() bool {
+	answered := func() bool {
 		var code int
 		if a, code = p.why(object); code != 0 || len(a.Causes) == 0 || a.Causes[0].Type != want {
 			return false
@@ -82,7 +82,7 @@ func (p patient) first(object string, want why.Type, evidence ...string) (a why.
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for !told() {
+	for !answered() {
 		select {
 		case <-tick.C:
 		case <-p.ctx.Done():

@@ -165,9 +165,9 @@ func TestTooLarge(t *testing.T) {
 					t.Errorf("%s: %s was called %d times", tc.reason, call, n)
 				}
 			}
-			b.Eventually("told", func() bool { return len(recorder.Told()) > 0 })
-			if told := recorder.Told(); len(told) != 1 || !strings.HasPrefix(told[0], v1alpha1.ReasonTooLarge) {
-				t.Errorf("%s: told was %q", tc.reason, told)
+			b.Eventually("reported", func() bool { return len(recorder.Told()) > 0 })
+			if reported := recorder.Told(); len(reported) != 1 || !strings.HasPrefix(reported[0], v1alpha1.ReasonTooLarge) {
+				t.Errorf("%s: reported was %q", tc.reason, reported)
 			}
 		})
 	}
