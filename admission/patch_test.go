@@ -94,8 +94,7 @@ func value(depth int) *rapid.Generator[any] {
 	)
 }
 
-// Applied by the API server's own implementation, a patch makes the change that the function made to its view of the
-// object.
+// Applied by the API server's implementation, a patch makes the function's change to its view of the object.
 func TestPatchesApply(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

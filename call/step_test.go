@@ -272,7 +272,7 @@ func TestStepOfAPreemptedFiberIsCancelledOnTheWire(t *testing.T) {
 	})
 }
 
-// A step that runs again, after a restart or by decision of the flow, remembers that its write may have been executed.
+// A step that runs again, after a restart or by the flow, remembers that its write may have been executed.
 func TestStepThatRunsAgainIsInDoubt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestStepThatRunsAgainIsInDoubt(t *testing.T) {
 	})
 }
 
-// The retry of a step does not repeat a write that must not be executed twice, unless the write has definitely failed.
+// A retry does not repeat a write that must not be executed twice, unless the write has definitely failed.
 func TestStepDoesNotRepeatADoubtfulWrite(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

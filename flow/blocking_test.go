@@ -143,7 +143,7 @@ func TestBlockingNeverWaitsForAWorker(t *testing.T) {
 	})
 }
 
-// Steps that have returned to busy workers do not keep the fibers of other groups from a worker until all have ended.
+// Steps that return to busy workers do not delay the fibers of other groups until all of them have ended.
 func TestBlockingIsFairToOtherGroups(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 2, Requests: 8}, func(t *testing.T, e *Engine) {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The tests of this file play each pair of a result of a step and its options without a crash, and with one and two
+// This file plays each pair of a result of a step and an option. It plays them without a crash, and with one and two
 // crashes at any time. After the restarts the outcome is the same, except that the interrupted step may run once more.
 
 // outcomes are the results of the first run of the step under test.

@@ -298,8 +298,8 @@ func TestALongErrorIsCut(t *testing.T) {
 	}
 }
 
-// TestNoTracerNoCost: without a tracer a fiber keeps no tracing state and needs no more allocations, even if it is
-// started within a span.
+// TestNoTracerNoCost: without a tracer a fiber keeps no tracing state and needs no more allocations, even within a
+// span.
 func TestNoTracerNoCost(t *testing.T) {
 	e := NewEngine(EngineOptions{Workers: 1})
 	defer e.Close(context.Background())

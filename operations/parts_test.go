@@ -174,8 +174,8 @@ func TestScheduleInRaces(t *testing.T) {
 
 var errNotAllowed = errors.New("not allowed")
 
-// TestCancelOfALargeObject: a cancellation removes only as much of a full object as it needs, and only of the version
-// that it has read.
+// TestCancelOfALargeObject: a cancellation removes only as much of a full object as it needs. It does so only for the
+// version that it has read.
 func TestCancelOfALargeObject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

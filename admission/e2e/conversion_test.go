@@ -29,8 +29,8 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// conversionBed is a custom resource with its definition, which names the Service of a converting program, and the
-// namespace of the program. The Service leads the API server to this process.
+// conversionBed is a custom resource with its definition, and the namespace of a converting program. The definition
+// names the Service of the program. The Service leads the API server to this process.
 type conversionBed struct {
 	*hookbed.Bench
 	definitions apiextensions.CustomResourceDefinitionInterface

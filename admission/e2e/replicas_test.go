@@ -115,8 +115,8 @@ func newInformed(b *hookbed.Bench) *informed {
 }
 
 // TestRotation rotates certificates and authorities without losing a request. Requests come from the API server, and
-// from a client that makes a new connection each time, to one of two replicas. The configuration of that client is at
-// most Certificates.Settle old. The clock advances when the API server knows the configuration.
+// from a client with a new connection each time, to two replicas. The configuration of that client is at most
+// Certificates.Settle old. The clock advances when the API server knows the configuration.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))

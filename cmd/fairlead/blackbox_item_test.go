@@ -128,8 +128,8 @@ func TestBlackboxOddItems(t *testing.T) {
 	}
 }
 
-// TestBlackboxTwins repeats a key in a list, with one uid or with two, in both orders, within a page and across pages.
-// Only the newest state is ever shown.
+// TestBlackboxTwins repeats a key in a list, with one uid or two, in both orders, within and across pages. Only the
+// newest state is ever shown.
 func TestBlackboxTwins(t *testing.T) {
 	t.Parallel()
 	older, newer := wireConfigMap("a/twin", "900", "uid-1", "older"), wireConfigMap("a/twin", "950", "uid-1", "newer")

@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/controller"
 )
 
-// TestDeployedFlags: the arguments of deploy/ are flags of this program, and a pod of deploy/ has more time to stop
-// than the controller needs with these flags.
+// TestDeployedFlags: the arguments of deploy/ are flags of this program. A pod of deploy/ has more time to stop than
+// the controller needs with these flags.
 func TestDeployedFlags(t *testing.T) {
 	t.Parallel()
 	pod := deployment(t).Spec.Template.Spec

@@ -19,8 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestShards: the page of a group of three shows which replica holds which slots, and what happens to the slots of a
-// dead one.
+// TestShards: the page of a group of three shows the holders of slots, and the slots of a dead replica.
 func TestShards(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
 	kills := map[string]func(){}

@@ -13,9 +13,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// This file plays all pairs of an outcome of a step and an option, in each place, without a crash and with a crash at
-// every boundary. The observations of the steps and the end of the fiber are the same. An outcome or option that is
-// added to its list is paired with all others.
+// This file plays all pairs of an outcome of a step and an option, in each place. It plays them without a crash and
+// with a crash at every boundary. The observations of the steps and the end of the fiber are the same. An outcome or
+// option that is added to its list is paired with all others.
 
 const sec = time.Second
 
@@ -121,8 +121,7 @@ func same(n flow.Next) flow.Next { return n }
 
 var yes = flow.Func(func(context.Context) (bool, error) { return true, nil }, sec)
 
-// outcomes returns the outcomes for a step of a flow with a step "z", and with the detours "handler", "detour" and
-// "deep".
+// outcomes returns the outcomes for a step. Its flow has a step "z" and the detours "handler", "detour" and "deep".
 func outcomes() []outcome {
 	var f *sfib // its methods that return outcomes need no fiber
 	zero := &sfib{}
@@ -354,7 +353,7 @@ func szed() flow.Node[seen] {
 	}, flow.Deadline(sec+sec/2), sundo("z"))
 }
 
-// sdetours returns an error handler that ends the fiber, a detour that waits in each way, and a detour to that one.
+// sdetours returns three detours: an error handler that ends the fiber, one that waits, and one to the latter.
 func sdetours() []flow.Node[seen] {
 	return []flow.Node[seen]{
 		flow.Detour("handler", func(_ context.Context, f *sfib) flow.Next {

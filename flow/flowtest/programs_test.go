@@ -29,8 +29,8 @@ func TestRandomProgramsSurviveCrashes(t *testing.T) {
 	})
 }
 
-// program returns a flow of up to four random steps, each of which may be a detour or in a group, and the steps after
-// them.
+// program returns a flow of up to four random steps, each of which may be a detour or in a group. It adds the steps
+// that follow them.
 func program(r *rand.Rand, all []outcome, with []variant) (fl *flow.Flow[seen], start flow.StartOptions, text string) {
 	var nodes, detours []flow.Node[seen]
 	var said []string

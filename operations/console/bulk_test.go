@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestBulk: a bulk change retries or cancels all operations that a filter selects, on all pages of the list, after
-// their number is confirmed. It checks the right for each of them and names those that fail.
+// TestBulk: a bulk change retries or cancels all operations that a filter selects, on all pages, after their number is
+// confirmed. It checks the right for each of them and names those that fail.
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	var forbidden string // the name of an operation

@@ -15,8 +15,8 @@ import (
 
 func noneStuck() map[cache.Key]why.Type { return nil }
 
-// TestIndexModel: after any events, before and after the store is synced, the index has each row once, oldest first,
-// and its pages match a filter over all rows.
+// TestIndexModel: after any events, before and after the store is synced, the index has each row once, oldest first.
+// Its pages match a filter over all rows.
 func TestIndexModel(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 0))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestStuckOperations: the overview groups stuck operations by their first cause, the list shows them and the errors of
-// failed ones, and the page of a Webhook counts the outcomes of its operations.
+// TestStuckOperations: the overview groups stuck operations by their first cause. The list shows them and the errors of
+// failed ones. The page of a Webhook counts the outcomes of its operations.
 func TestStuckOperations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noAuth)

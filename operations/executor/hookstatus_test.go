@@ -163,8 +163,8 @@ func TestHookStatus(t *testing.T) {
 	})
 }
 
-// TestQuarantine: a version of a Webhook is quarantined if the witness condemns it or if its status says so, and no
-// other version is.
+// TestQuarantine: a version of a Webhook is quarantined if the witness condemns it or if its status says so. No other
+// version is.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	w := aWebhook("bomb", "2")

@@ -324,7 +324,7 @@ func TestLockRace(t *testing.T) {
 	all.Wait()
 }
 
-// hands is a receiver that does the work of an operation once, and fails the test if two work on one resource.
+// hands is a receiver that does the work of an operation once. It fails the test if two work on one resource.
 type hands struct {
 	t      *testing.T
 	mu     sync.Mutex

@@ -157,8 +157,8 @@ func locking(own int, locked ...int) *v1alpha1.Operation {
 // TestExclusiveOperationsTakeTurns lets replicas with views of any age work on operations that lock each other's
 // resources. Meanwhile others write labels, and new requests replace ended ones. Either both replicas work at a time
 // and record every call first, or one of them leads. The lead changes now and then, and the new leader does not know
-// unrecorded calls. No two operations that exclude each other are ever between their first call and their end, and all
-// of them end (O4).
+// unrecorded calls. No two operations that exclude each other are between their first call and their end. All
+// operations end (O4).
 func TestExclusiveOperationsTakeTurns(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -21,8 +21,8 @@ func (f authorizerFunc) Authorize(_ context.Context, token, verb, namespace stri
 
 func (authorizerFunc) Caller(token string) string { return token }
 
-// TestAdmission: the right is checked in the namespace of the request before any other problem is reported, and no
-// right is checked in a namespace that cannot exist.
+// TestAdmission: the right is checked in the namespace of the request before any other problem is reported. No right is
+// checked in a namespace that cannot exist.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	denied := &Problem{Status: http.StatusForbidden, Title: "Forbidden"}

@@ -172,8 +172,8 @@ func (w *watching) lostSlots(n int) bool {
 	return false
 }
 
-// TestSlowAPIServer checks with real processes that answers of 5 s and half-open connections cost no slot, and how long
-// a takeover takes after a crash and after a graceful stop.
+// TestSlowAPIServer checks with real processes that answers of 5 s and half-open connections cost no slot. It measures
+// a takeover after a crash and after a graceful stop.
 func TestSlowAPIServer(t *testing.T) {
 	t.Parallel()
 	config, namespace := env.Config(t), env.Namespace(t)

@@ -39,9 +39,9 @@ func TestShared(t *testing.T) {
 	f.end()
 }
 
-// TestSharedFaults kills controllers that share the operations, pauses them, and cuts them off from the API server for
-// longer than their leases. Only the calls in progress are repeated, with the same key. FAIRLEAD_PROCESS_FAULTS=n adds
-// n random faults.
+// TestSharedFaults kills and pauses controllers that share the operations. It also cuts them off from the API server
+// for longer than their leases. Only the calls in progress are repeated, with the same key. FAIRLEAD_PROCESS_FAULTS=n
+// adds n random faults.
 func TestSharedFaults(t *testing.T) {
 	t.Parallel()
 	n, _ := strconv.Atoi(os.Getenv("FAIRLEAD_PROCESS_FAULTS"))

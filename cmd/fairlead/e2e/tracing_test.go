@@ -103,8 +103,8 @@ func (s *site) terminate(p *process) {
 	}
 }
 
-// TestTraces: a trace leads from the caller of the HTTP API to the receiver, across the death of a process, by both
-// protocols. Pending spans are sent at the end of the process.
+// TestTraces: a trace leads from the API's caller to the receiver, across the death of a process, by both protocols.
+// Pending spans are sent at the end of the process.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"http/protobuf", "grpc"} {

@@ -31,7 +31,7 @@ type shown struct {
 	reason string
 	object string // argument of the command
 	page   string // the path of the page
-	// head is in the first line of the terminal or before its first cause, title is in the heading of the page.
+	// head is in the first line of the terminal or before its first cause. title is in the heading of the page.
 	head, title string
 	first       []string // parts of the first cause
 	later       []string // parts of the causes after it

@@ -22,10 +22,10 @@
 // counts.
 //
 // The reference needs little processor time and gets it soon even on a busy machine, unlike the attacked controller. So
-// the test asks the kernel how long the threads of the controller have run, and how long they have waited for a
-// processor. The third bound is the first one stretched by that ratio, up to half of the time that the victim waits.
-// Work that an attack causes inside the controller does not stretch it. Only other users of the machine do, including
-// the API server and the attackers.
+// the test asks the kernel how long the controller's threads have run and have waited for a processor. The third bound
+// is the first one stretched by that ratio, up to half of the time that the victim waits. Work that an attack causes
+// inside the controller does not stretch it. Only other users of the machine do, including the API server and the
+// attackers.
 package hostile_test
 
 import (

@@ -85,8 +85,8 @@ func (a *tenant) call(id, hook string) {
 	a.operation(id, func(spec *v1alpha1.OperationSpec) { spec.WebhookIDs = []string{hook} })
 }
 
-// mustEnd demands that an operation has ended for a reason when the attack is over, or has succeeded if reason is
-// empty. An operation that was never created is not judged.
+// mustEnd demands that an operation has ended for a reason after the attack. An empty reason means success. An
+// operation that was never created is not judged.
 func (a *tenant) mustEnd(id, reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

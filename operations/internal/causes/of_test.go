@@ -483,8 +483,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestKnown: the replica that makes the calls knows when each was started, and that a call in the record is not under
-// way.
+// TestKnown: the replica that makes the calls knows when each was started. It also knows that a recorded call is not
+// under way.
 func TestKnown(t *testing.T) {
 	t.Parallel()
 	op := running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.RetriesCount = 3 })
