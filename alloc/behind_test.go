@@ -187,7 +187,8 @@ func TestOnceBehindTheServer(t *testing.T) {
 	}
 }
 
-// Readers of the cache accept that other processes have released a value. A caller of Once verifies it.
+// After another process has released a value, Once still returns it from a cache that is behind. With Live it allocates
+// a new one.
 func TestLive(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var p provider

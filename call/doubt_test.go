@@ -193,7 +193,7 @@ func TestUnknownOutcome(t *testing.T) {
 			recovers,
 		},
 		{
-			"a merge patch counts if the live object has all its values, one of them unique",
+			"a merge patch counts if the live object has all its values, and managed fields name us",
 			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v"}}`, patch(types.MergePatchType),
 				by("us")),
 			[]http.HandlerFunc{reset, changed, setBy("us")},
@@ -201,7 +201,7 @@ func TestUnknownOutcome(t *testing.T) {
 			recovers,
 		},
 		{
-			"but not if another client may have set them: both have counted from 1 to 2",
+			"but not if they name another client: both have counted from 1 to 2",
 			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v"}}`, patch(types.MergePatchType),
 				by("us")),
 			[]http.HandlerFunc{reset, changed, setBy("them")},

@@ -39,7 +39,7 @@ func TestDisturbed(t *testing.T) {
 		b.Receiver.Answer = answerByName
 		for name := range tries {
 			b.Webhook(name, func(s *v1alpha1.WebhookSpec) {
-				s.Breaker.Failures, s.Concurrency = 1000, 2 // no pause of a minute, in which nothing happens
+				s.Breaker.Failures, s.Concurrency = 1000, 2 // so that no breaker opens for a minute
 				if name == "slow" {
 					s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: webhook.MinInterval}
 				}
