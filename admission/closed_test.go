@@ -67,7 +67,7 @@ func TestConversionOfAllOrNone(t *testing.T) {
 			out.Spec.MaxReplicas = in.Spec.MaxReplicas
 			return out, nil
 		}, func(context.Context, *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.HorizontalPodAutoscaler, error) {
-			return nil, errors.New("not asked for")
+			return nil, errors.New("this conversion is not requested")
 		})
 	})
 	object := func(replicas string) string {

@@ -16,7 +16,7 @@ func TestFence(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, call.Options{}, status(503, "ServiceUnavailable", "come back"))
-				over, asked := errors.New("somebody else leads"), 0
+				over, asked := errors.New("another process leads"), 0
 				_, err := call.Do(t.Context(), b.client, get(), call.Policy{Fence: func() error {
 					if asked++; asked > permits {
 						return over

@@ -305,7 +305,7 @@ func immutable() []apiserver.Resource {
 				return errors.New("size is immutable")
 			}
 			if size(obj) == "9" {
-				return errors.New("9 is no size")
+				return errors.New("9 is not a size")
 			}
 			return nil
 		}
@@ -553,7 +553,7 @@ func TestMistakesAreReported(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				if n := len(b.server.Log().Requests); n > 0 {
-					t.Errorf("%d requests were made", n)
+					t.Errorf("%d requests were sent", n)
 				}
 			})
 		})

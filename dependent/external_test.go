@@ -106,7 +106,7 @@ func TestExternal(t *testing.T) {
 		}, dependent.After(db))
 		b.run(g)
 		if c.count() != 1 || b.configMap("login") != nil {
-			t.Fatalf("%d were made", c.count())
+			t.Fatalf("%d were created", c.count())
 		}
 		if v := alloc.Values(testbed.Stored(b.server, web)); v["database"] != "db-1" {
 			t.Errorf("recorded is %v", v)

@@ -68,7 +68,7 @@ func TestTimesAtTheLimits(t *testing.T) {
 			return delay(time.Hour, Deadline(time.Minute))
 		}, StartOptions{Timeout: never}, 2 * time.Minute, ErrTimeout},
 		{
-			"neither comes", func() *Flow[packet] { return delay(time.Hour, Deadline(never)) },
+			"neither ends", func() *Flow[packet] { return delay(time.Hour, Deadline(never)) },
 			StartOptions{Timeout: never},
 			2 * time.Hour, nil,
 		},

@@ -121,7 +121,7 @@ func (d *disturber) scheduled(id string, op *v1alpha1.Operation, err error) {
 	case err == nil && op.EffectiveID() != id:
 		d.errorf("asked for %s, got %s", id, op.EffectiveID())
 	case err == nil && began == 0:
-		d.errorf("%s was never begun", id)
+		d.errorf("%s was never started", id)
 	case errors.Is(err, operations.ErrIDReused), answered(err) && began > d.removed(id):
 		d.errorf("%s was begun: %v", id, err)
 	}
@@ -134,7 +134,7 @@ func (d *disturber) retried(action string, op *v1alpha1.Operation, err error) {
 	case len(began) > 1:
 		d.errorf("%s began %q", action, began)
 	case err == nil && !slices.Contains(began, op.EffectiveID()):
-		d.errorf("%s says %s and began %q", action, op.EffectiveID(), began)
+		d.errorf("%s returned %s and started %q", action, op.EffectiveID(), began)
 	case answered(err) && len(began) > 0 && d.removed(began[0]) == 0:
 		d.errorf("%s began %q: %v", action, began, err)
 	}
@@ -147,7 +147,7 @@ func (d *disturber) canceled(action string, op *v1alpha1.Operation, err error) {
 	case len(canceled) > 1:
 		d.errorf("%s canceled %q", action, canceled)
 	case err == nil && (!op.Spec.CancelRequested || len(canceled) == 1 && canceled[0] != op.EffectiveID()):
-		d.errorf("%s says %s and canceled %q", action, op.EffectiveID(), canceled)
+		d.errorf("%s returned %s and canceled %q", action, op.EffectiveID(), canceled)
 	case errors.Is(err, operations.ErrInProgress), errors.Is(err, operations.ErrNotFound) && len(canceled) > 0 &&
 		d.removed(canceled[0]) == 0:
 		d.errorf("%s canceled %q: %v", action, canceled, err)

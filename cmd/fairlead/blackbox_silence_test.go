@@ -207,12 +207,12 @@ func TestBlackboxGuard(t *testing.T) {
 			"The loss of more than a hundred is confirmed by a second list, which differs.", 150, 20, 1, nil, false,
 		},
 		"Few":        {"The loss of up to a hundred is accepted.", 150, 60, 1, nil, true},
-		"Off":        {"0 believes everything.", 150, 20, 1, []string{"--bulk-delete-guard", "0"}, true},
+		"Off":        {"0 accepts every loss.", 150, 20, 1, []string{"--bulk-delete-guard", "0"}, true},
 		"Lower":      {"The number is configurable.", 10, 6, 1, []string{"--bulk-delete-guard", "3"}, false},
 		"Empty":      {"An empty list over known objects is confirmed.", 3, 0, 1, nil, false},
 		"EmptyOff":   {"Even then.", 3, 0, 1, []string{"--bulk-delete-guard", "0"}, false},
-		"EmptyTwice": {"Twice is believed.", 3, 0, 2, nil, true},
-		"ManyTwice":  {"Twice is believed.", 150, 20, 2, nil, true},
+		"EmptyTwice": {"A second list with the same loss is accepted.", 3, 0, 2, nil, true},
+		"ManyTwice":  {"A second list with the same loss is accepted.", 150, 20, 2, nil, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

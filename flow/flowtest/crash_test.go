@@ -88,7 +88,7 @@ func TestCrashAtEveryBoundaryDoublesNothing(t *testing.T) {
 						want = []int{1, 2} // a crash after the end starts a new run, which cannot be distinguished from the old one
 					}
 					if !slices.Contains(want, o.state[name]) {
-						t.Errorf("%s was made %d times", name, o.state[name])
+						t.Errorf("the effect %s was made %d times", name, o.state[name])
 					}
 				}
 			},

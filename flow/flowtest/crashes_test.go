@@ -174,7 +174,7 @@ func outcomes() []outcome {
 		{"await", awaited(nil)},
 		{"await one of several", awaited(nil, flow.Timeout(9*sec), &flow.Signal{})},
 		{"await an error", awaited(errBoom)},
-		{"await what is", just(f.Await(yes))},
+		{"await a condition that holds", just(f.Await(yes))},
 		{"await a time", func(_ context.Context, f *sfib) flow.Next {
 			return f.Await(flow.Until(f.Entered().Add(2 * sec))).Then("z")
 		}},

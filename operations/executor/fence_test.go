@@ -32,7 +32,7 @@ func (l *permits) ask() error {
 	defer l.mu.Unlock()
 	if l.left--; l.left < 0 {
 		l.closed = true
-		return errors.New("somebody else leads")
+		return errors.New("another process leads")
 	}
 	l.passed++
 	return nil
@@ -89,7 +89,7 @@ func TestFenced(t *testing.T) {
 			})
 			b.Eventually("fence closed", func() bool {
 				_, _, closed := l.state()
-				return closed && strings.Contains(log.String(), "somebody else leads") &&
+				return closed && strings.Contains(log.String(), "another process leads") &&
 					strings.Contains(log.String(), "operation has to wait")
 			})
 			if passed, sent, _ := l.state(); sent > passed || passed != n {

@@ -78,7 +78,7 @@ func TestRepeatsAreFolded(t *testing.T) {
 	for _, c := range r.unsaved {
 		c.Change(again)
 	}
-	for name, op := range map[string]*v1alpha1.Operation{"at first": r.op, "made again": again} {
+	for name, op := range map[string]*v1alpha1.Operation{"at first": r.op, "repeated": again} {
 		w := op.Status.Webhooks[0]
 		if w.RetriesCount != tries || w.LastStatusCode != 503 || w.Message != fmt.Sprint("try ", tries-1) ||
 			w.NextAttemptAt == nil {

@@ -90,7 +90,7 @@ func TestRunsCount(t *testing.T) {
 	s.remove(a)
 	s.forget(b.key)
 	s.update(b, true, 200, 2)
-	want("both have gone", 0, 0)
+	want("both runs have ended", 0, 0)
 }
 
 // TestRunsAccept: the first version at which a request was seen stays as long as its run lives. Its interval may be

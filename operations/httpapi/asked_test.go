@@ -83,8 +83,8 @@ func TestEveryRequestNeedsItsRight(t *testing.T) {
 	}
 }
 
-// TestWhoIsKnownAndWhoMay runs an API server that knows only the token of jane, who may list in shop.
-func TestWhoIsKnownAndWhoMay(t *testing.T) {
+// TestIdentityAndRights runs an API server that knows only the token of jane, who may list in shop.
+func TestIdentityAndRights(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var answer any

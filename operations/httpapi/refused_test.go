@@ -64,7 +64,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%s -want +got:\n%s", tc.reason, diff)
 			}
 			if !strings.Contains(p.Detail, tc.say) || !strings.Contains(p.Detail, tc.said) {
-				t.Errorf("%s It says %q.", tc.reason, p.Detail)
+				t.Errorf("%s The answer is %q.", tc.reason, p.Detail)
 			}
 			if strings.Contains(p.Detail, "lacks the right") != (name == "Right") {
 				t.Errorf("%s It names a right: %q.", tc.reason, p.Detail)

@@ -40,7 +40,7 @@ func TestStreamOfLostRight(t *testing.T) {
 			t.Errorf("%d reviews in %v", asked, took)
 		}
 		if said := w.Body.String(); strings.Count(said, "still there") < 9 {
-			t.Errorf("it said %q", said)
+			t.Errorf("the stream ends with %q", said)
 		}
 	})
 }

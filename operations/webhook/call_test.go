@@ -112,7 +112,7 @@ func TestJudgeCall(t *testing.T) {
 			want: webhook.Result{Verdict: webhook.Succeeded},
 		},
 		{
-			reason: "gone by rule", status: 200, body: `{"state":"absent"}`,
+			reason: "deleted by rule", status: 200, body: `{"state":"absent"}`,
 			def:  webhook.Definition{Response: webhook.Response{Gone: `response.body.state == "absent"`}},
 			want: webhook.Result{Verdict: webhook.Succeeded, Gone: true},
 		},

@@ -25,7 +25,7 @@ func TestFence(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	})
-	over := errors.New("somebody else leads")
+	over := errors.New("another process leads")
 	client := newClient(t, webhook.Options{
 		Resolver: newSecrets().set("oauth", map[string]string{"client_id": "i", "client_secret": "a-long-secret"}),
 		Fence: func(namespace string) error {

@@ -76,13 +76,13 @@ func TestJudgePoll(t *testing.T) {
 			message: "answered 404: no such job",
 		},
 		{
-			reason: "5xx, whatever it says", status: 503, body: `{"status":"FAILED"}`, verdict: webhook.Pending,
+			reason: "5xx, with any body", status: 503, body: `{"status":"FAILED"}`, verdict: webhook.Pending,
 			message: `answered 503: status "FAILED"`,
 		},
 		{reason: "404", status: 404, verdict: webhook.Pending, message: "answered 404"},
 		{reason: "429 with Retry-After", status: 429, after: "3", verdict: webhook.Pending, message: "answered 429"},
 		{
-			reason: "429, whatever it says", status: 429, body: `{"status":"error","message":"slow down"}`,
+			reason: "429, with any body", status: 429, body: `{"status":"error","message":"slow down"}`,
 			verdict: webhook.Pending, message: "answered 429: slow down",
 		},
 		{

@@ -210,7 +210,7 @@ func TestOutgrown(t *testing.T) {
 			calls: map[string]int{"work": 1},
 		},
 		"Parallel": {
-			reason: "All come home.", code: http.StatusBadRequest,
+			reason: "Both calls return.", code: http.StatusBadRequest,
 			request: operations.Request{Webhooks: []string{"work", "hang"}, Execution: operations.Parallel},
 			want:    v1alpha1.ReasonWebhookFailed, calls: map[string]int{"work": 1, "hang": 1},
 		},
