@@ -96,7 +96,7 @@ func sharedDisturbed(t *testing.T, s uint64) {
 	w.settle()
 	all := make([]ended, len(ops))
 	deadline, _ := w.ctx.Deadline()
-	patience, cancel := context.WithDeadline(w.ctx, deadline.Add(-10*time.Second)) // keep the replicas running for inspection
+	patience, cancel := context.WithDeadline(w.ctx, deadline.Add(-10*time.Second)) // keep the replicas for inspection
 	defer cancel()
 	for i, op := range ops {
 		var got *v1alpha1.Operation

@@ -96,11 +96,15 @@ func TestProxy(t *testing.T) {
 		{"Names of users are case-sensitive.", "good", http.Header{"X-Remote-User": {"alice"}}, 403},
 		{
 			"A group with the right.",
-			"good", http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff", "operators"}}, 200,
+			"good",
+			http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff", "operators"}},
+			200,
 		},
 		{
 			"Each header has one group.",
-			"good", http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff,operators"}}, 403,
+			"good",
+			http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff,operators"}},
+			403,
 		},
 		{"Names of headers are not case-sensitive.", "good", http.Header{"x-REMOTE-user": {"Alice"}}, 200},
 		{"Nor are those of groups.", "good", http.Header{"x-remote-USER": {"bob"}, "X-REMOTE-group": {"operators"}}, 200},
@@ -118,7 +122,9 @@ func TestProxy(t *testing.T) {
 		{"Invalid text does not count.", "good", http.Header{"X-Remote-User": {"Alice\xff"}}, 401},
 		{
 			"A user name that is too long does not count.",
-			"good", http.Header{"X-Remote-User": {strings.Repeat("a", 2000)}}, 401,
+			"good",
+			http.Header{"X-Remote-User": {strings.Repeat("a", 2000)}},
+			401,
 		},
 		{
 			"The header takes precedence over a token.", "good",

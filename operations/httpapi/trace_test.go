@@ -114,7 +114,8 @@ func TestTheSpansOfRequests(t *testing.T) {
 		if tt.route != "" {
 			want["http.route"] = tt.route
 		}
-		if diff := cmp.Diff(want, attributes); diff != "" || s.Status().Code != codes.Unset || s.SpanKind().String() != "server" {
+		if diff := cmp.Diff(want, attributes); diff != "" || s.Status().Code != codes.Unset ||
+			s.SpanKind().String() != "server" {
 			t.Errorf("%s %s: -want +got:\n%s%v", tt.method, tt.path, diff, s.Status())
 		}
 	}

@@ -109,7 +109,7 @@ func TestLargeAnswersAreNotParsed(t *testing.T) {
 		Response: webhook.Response{Success: "response.body[0].message == ''"},
 	})
 	if got := w.JudgeCall(200, body); got.Verdict != webhook.Failed ||
-		!strings.Contains(got.Message, "a body of more than 100000 values is treated as text") {
+		!strings.Contains(got.Message, "a body of more than 100000 values is taken for a text") {
 		t.Errorf("got %+v", got)
 	}
 }
