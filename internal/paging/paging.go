@@ -3,22 +3,25 @@ package paging
 
 import "errors"
 
-// maxEmpty is the number of pages without objects in succession, after which a list counts as endless. A server that
-// applies a selector after the limit sends such pages.
-const maxEmpty = 1000
+// A list counts as endless after these numbers of pages.
+const (
+	maxEmpty    = 1000 // pages without objects in succession: a server may apply a selector after the limit
+	maxRepeated = 100  // pages that begin like an earlier one: a proxy may send a page twice
+)
 
 // The reasons why a list does not end.
 var (
 	ErrToken = errors.New("list repeats a continue token")
-	ErrPage  = errors.New("list repeats a page")
+	ErrPages = errors.New("list repeats pages more than 100 times")
 	ErrEmpty = errors.New("list has more than 1000 pages without objects in succession")
 )
 
 // Check remembers the pages of one list. Its zero value is ready for use. It needs a few dozen bytes for each page.
 type Check struct {
-	tokens map[string]struct{}
-	firsts map[uint64]struct{}
-	empty  int
+	tokens   map[string]struct{}
+	firsts   map[uint64]struct{}
+	empty    int
+	repeated int
 }
 
 // Next records a page with a continue token. objects is the number of objects of the page, and first identifies the
@@ -38,7 +41,9 @@ func (c *Check) Next(token string, objects int, first uint64) error {
 	}
 	c.empty = 0
 	if !added(c.firsts, first) {
-		return ErrPage
+		if c.repeated++; c.repeated > maxRepeated {
+			return ErrPages
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package source
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +33,11 @@ func TestListerCommitsPages(t *testing.T) {
 // TestListerKeepsTheContent: a failed list is aborted, and the position stays.
 func TestListerKeepsTheContent(t *testing.T) {
 	t.Parallel()
+	var endless []string
+	for i := range 200 {
+		endless = append(endless, podList("9", fmt.Sprint("t", i), item("a", "1"), item("b", "1")))
+	}
+	endless = append(endless, podList("9", "", item("c", "1")))
 	for reason, c := range map[string]struct {
 		bodies []string
 		want   error
@@ -42,12 +48,7 @@ func TestListerKeepsTheContent(t *testing.T) {
 			podList("9", "t", item("a", "1")),
 			podList("9", "t", item("b", "1")),
 		}, nil},
-		"repeats a page": {[]string{
-			podList("9", "t", item("a", "1"), item("b", "1")),
-			podList("9", "u", item("c", "1")),
-			podList("9", "v", item("a", "1"), item("b", "1")),
-			podList("9", "", item("d", "1")),
-		}, nil},
+		"repeats pages":                       {endless, nil},
 		"another kind":                        {[]string{`{"kind":"SecretList","apiVersion":"v2","metadata":{"resourceVersion":"9"},"items":[]}`}, nil},
 		"empty, and empty over a new request": {[]string{podList("9", ""), podList("4", "")}, nil},
 	} {

@@ -111,8 +111,9 @@ func (s *script) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set
 	}
 }
 
-// TestMoveWaitsForWork: an idle slot moves at once. A slot with work in progress moves when that work has ended, and has
-// ten minutes for it. A member that leaves cuts the work off after the drain bound, also if the slot was moving before.
+// TestMoveWaitsForWork: an idle slot moves at once. A slot with work in progress moves when that work has ended, and
+// has ten minutes for it. A member that leaves cuts the work off after the drain bound, also if the slot was moving
+// before.
 func TestMoveWaitsForWork(t *testing.T) {
 	const after = 5 * time.Minute // the end of the work, or of the member
 	for name, tc := range map[string]struct {
