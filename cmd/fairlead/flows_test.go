@@ -49,7 +49,7 @@ func TestFlows(t *testing.T) {
 			"A parked fiber is shown with its step and trail.",
 			[]string{"--url", page.URL},
 			0,
-			[]string{"KEY", "prod/orders", "bring-up/wait-ready", "prepare"},
+			[]string{"KEY", "NEXT CHECK", "prod/orders", "bring-up/wait-ready", "prepare"},
 			"",
 		},
 		"JSON": {

@@ -156,7 +156,7 @@ func printFlows(w io.Writer, output string, fibers []flow.Info, width int) error
 	}
 	var text strings.Builder
 	tw := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "KEY\tSTEP\tSTATUS\tSINCE\tNEXT LOOK\tTRY\tTRAIL") // a strings.Builder cannot fail
+	_, _ = fmt.Fprintln(tw, "KEY\tSTEP\tSTATUS\tSINCE\tNEXT CHECK\tTRY\tTRAIL") // a strings.Builder cannot fail
 	slices.SortStableFunc(fibers, func(a, b flow.Info) int { return strings.Compare(a.Key, b.Key) })
 	for _, f := range fibers {
 		status, next := f.Status.String(), "-"
