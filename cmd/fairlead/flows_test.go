@@ -37,6 +37,10 @@ func TestFlows(t *testing.T) {
 	defer page.Close()
 	wrong := httptest.NewServer(http.NotFoundHandler())
 	defer wrong.Close()
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+	}))
+	defer failing.Close()
 
 	tests := map[string]struct {
 		reason string
@@ -85,10 +89,16 @@ func TestFlows(t *testing.T) {
 			"--longer must not be negative",
 		},
 		"Wrong": {
-			"Another server is named with what it said.",
+			"A program without the page is told how to get it.",
 			[]string{"--url", wrong.URL},
 			cli.ExitFailure, nil,
-			"404",
+			"does not exist: a program of your own needs fairlead.WithListen and Runtime.Flows",
+		},
+		"Failing": {
+			"The answer of a server that fails is shown.",
+			[]string{"--url", failing.URL},
+			cli.ExitFailure, nil,
+			"answers 503 Service Unavailable: not now",
 		},
 		"Nobody": {
 			"So is one that does not answer.",
