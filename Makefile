@@ -36,7 +36,7 @@ help: ## Show this help
 .PHONY: up
 up: build ## Run control plane, controller, console and examples on this machine until Ctrl-C
 	@mkdir -p .fairlead
-	@exec bin/fairlead up --with '"$(BIN)/receiver"' --with '"$(BIN)/director" --database .fairlead/director.db' --with '"$(BIN)/showcase"'
+	@exec "$(BIN)/fairlead" up --with '"$(BIN)/receiver"' --with '"$(BIN)/director" --database .fairlead/director.db' --with '"$(BIN)/showcase"'
 
 .PHONY: build
 build: ## Build the programs into bin/

@@ -53,7 +53,7 @@ func TestFlows(t *testing.T) {
 			"A parked fiber is shown with its step and trail.",
 			[]string{"--url", page.URL},
 			0,
-			[]string{"KEY", "NEXT CHECK", "prod/orders", "bring-up/wait-ready", "prepare"},
+			[]string{"KEY", "  FOR  NEXT CHECK  ", "prod/orders", "bring-up/wait-ready", "prepare"},
 			"",
 		},
 		"JSON": {
@@ -92,7 +92,7 @@ func TestFlows(t *testing.T) {
 			"A program without the page is told how to get it.",
 			[]string{"--url", wrong.URL},
 			cli.ExitFailure, nil,
-			"does not exist: a program of your own needs fairlead.WithListen and Runtime.Flows",
+			"404 Not Found: fairlead controller has them at --metrics-listen",
 		},
 		"Failing": {
 			"The answer of a server that fails is shown.",

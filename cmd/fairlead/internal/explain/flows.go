@@ -129,8 +129,8 @@ func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
 	defer done()
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusNotFound {
-		return nil, fmt.Errorf("cannot read flows: %s does not exist: a program of your own needs fairlead.WithListen and "+
-			"Runtime.Flows", o.url)
+		return nil, fmt.Errorf("cannot read flows: %s answers %s: fairlead controller has them at --metrics-listen if that "+
+			"is set; a program of your own needs fairlead.WithListen and Runtime.Flows", o.url, response.Status)
 	}
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 512))
@@ -160,7 +160,7 @@ func printFlows(w io.Writer, output string, fibers []flow.Info, width int) error
 	}
 	var text strings.Builder
 	tw := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "KEY\tSTEP\tSTATUS\tSINCE\tNEXT CHECK\tTRY\tTRAIL") // a strings.Builder cannot fail
+	_, _ = fmt.Fprintln(tw, "KEY\tSTEP\tSTATUS\tFOR\tNEXT CHECK\tTRY\tTRAIL") // a strings.Builder cannot fail
 	slices.SortStableFunc(fibers, func(a, b flow.Info) int { return strings.Compare(a.Key, b.Key) })
 	for _, f := range fibers {
 		status, next := f.Status.String(), "-"

@@ -65,7 +65,7 @@ func runAll(ctx context.Context, s cli.Streams, c *cluster.Cluster, o options) e
 	for _, command := range o.programs {
 		run(&programs, func() error { return runProgram(programsCtx, s.Err, c.KubeconfigPath(), command) })
 	}
-	for _, hint := range o.hints(os.Args[0]) {
+	for _, hint := range o.hints(calledAs(os.Args[0])) {
 		cli.Say(s.Err, "%s", hint)
 	}
 	select {

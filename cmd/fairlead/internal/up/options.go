@@ -1,6 +1,7 @@
 package up
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -21,6 +22,18 @@ type options struct {
 	programs    [][]string // with their arguments
 	controller  controller.Options
 	controllers int
+}
+
+// calledAs returns how to call the program of a path from the working directory: by a relative path if it is below.
+func calledAs(program string) string {
+	wd, err := os.Getwd()
+	if err != nil || !filepath.IsAbs(program) {
+		return program
+	}
+	if below, err := filepath.Rel(wd, program); err == nil && filepath.IsLocal(below) {
+		return below
+	}
+	return program
 }
 
 // hints returns suggestions for next steps. program is how this program was called.

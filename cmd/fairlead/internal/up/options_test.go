@@ -1,9 +1,29 @@
 package up
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+func TestCalledAs(t *testing.T) {
+	t.Parallel()
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for program, want := range map[string]string{
+		filepath.Join(wd, "bin", "fairlead"):        filepath.Join("bin", "fairlead"),
+		filepath.Join(filepath.Dir(wd), "fairlead"): filepath.Join(filepath.Dir(wd), "fairlead"),
+		"fairlead":                             "fairlead",
+		filepath.Join("..", "bin", "fairlead"): filepath.Join("..", "bin", "fairlead"),
+	} {
+		if got := calledAs(program); got != want {
+			t.Errorf("%s is called %s, want %s", program, got, want)
+		}
+	}
+}
 
 // TestHints: each command is that of this program, and requests to the example service are shown beside it only.
 func TestHints(t *testing.T) {
