@@ -35,11 +35,13 @@ func TestHints(t *testing.T) {
 	}{
 		{"alone", options{controllers: 1}, "  bin/fairlead op schedule", "curl"},
 		{
-			"another program", options{controllers: 1, programs: [][]string{{"bin/receiver", "--fail", "2"}}},
+			"another program",
+			options{controllers: 1, programs: [][]string{{"bin/receiver", "--fail", "2"}}},
 			"  bin/fairlead op schedule", "curl",
 		},
 		{
-			"the example service", options{controllers: 1, programs: [][]string{{"bin/receiver"}, {"/src/bin/director"}}},
+			"the example service",
+			options{controllers: 1, programs: [][]string{{"bin/receiver"}, {"/src/bin/director"}}},
 			"  bin/fairlead op wait", "op schedule",
 		},
 		{"several controllers", options{controllers: 3}, "  bin/fairlead shards default/", "curl"},
