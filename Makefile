@@ -34,9 +34,10 @@ help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 .PHONY: up
+# Ctrl-C is no error of make, so the shell outlives it, and 130 counts as success.
 up: build ## Run control plane, controller, console and examples on this machine until Ctrl-C
 	@mkdir -p .fairlead
-	@exec "$(BIN)/fairlead" up --with '"$(BIN)/receiver"' --with '"$(BIN)/director" --database .fairlead/director.db' --with '"$(BIN)/showcase"'
+	@trap : INT; "$(BIN)/fairlead" up --with '"$(BIN)/receiver"' --with '"$(BIN)/director" --database .fairlead/director.db' --with '"$(BIN)/showcase"' || exit $$(($$? == 130 ? 0 : $$?))
 
 .PHONY: build
 build: ## Build the programs into bin/

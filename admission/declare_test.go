@@ -71,7 +71,7 @@ func TestMistakes(t *testing.T) {
 		},
 		{"no hooks", good, func(hooks) {}, "no hooks"},
 		{"no policy", good, ruled(admission.Rule{}), "validate.configmap.v1.core"},
-		{"no domain", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Name: "x"}), "hook x"},
+		{"no domain", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Name: "x"}), "three segments"},
 		{
 			"half a second", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Timeout: time.Second / 2}),
 			"500ms",

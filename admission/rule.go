@@ -50,7 +50,7 @@ const defaultTimeout = 5 * time.Second
 // Rule selects the requests for which a hook is called. OnFailure is required.
 type Rule struct {
 	OnFailure FailurePolicy
-	// Name identifies the hook. It is a domain name with at least three parts. Default: the action, kind, version and
+	// Name identifies the hook. It is a domain with at least three segments. Default: the action, kind, version and
 	// group, such as validate.webpage.v1.example.com.
 	Name string
 	// Operations are the operations that call the hook. Default: Create and Update.

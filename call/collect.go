@@ -55,6 +55,9 @@ func (l *collector) take(o *outcome) (more bool) {
 	page, err := parsePage(o.answer)
 	if err == nil {
 		l.pages = append(l.pages, page)
+		for _, item := range page.Items {
+			l.at.saw(item)
+		}
 		l.tries += o.answer.Tries
 		if page.next == "" {
 			o.answer, err = merge(l.pages, l.tries)

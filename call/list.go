@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"iter"
 	"maps"
 	"net/http"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/internal/paging"
 )
 
 // Object is a pointer to an object type, such as *corev1.Pod, *unstructured.Unstructured or
@@ -65,6 +68,9 @@ func Pages(ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[*Page,
 				return
 			}
 			page.Restarted = at.restarted && at.token == ""
+			for _, item := range page.Items {
+				at.saw(item)
+			}
 			if !yield(page, nil) || page.next == "" {
 				return
 			}
@@ -113,6 +119,9 @@ func List[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Poli
 type pager struct {
 	token     string
 	restarted bool
+	check     paging.Check
+	objects   int    // of the current page
+	first     uint64 // hash of the first of them
 }
 
 func (at *pager) request(r Request, p Policy) Request {
@@ -134,12 +143,22 @@ func (at *pager) request(r Request, p Policy) Request {
 	return r
 }
 
-// advance moves to the page after the given one. It fails if the server repeats the continue token, because the list
-// would never end.
-func (at *pager) advance(page *Page) error {
-	if page.next == at.token {
-		return &protocolError{what: "the continue token does not move"}
+// saw records an encoded item of the current page.
+func (at *pager) saw(item []byte) {
+	if at.objects++; at.objects > 1 {
+		return
 	}
+	h := fnv.New64a()
+	_, _ = h.Write(item)
+	at.first = h.Sum64()
+}
+
+// advance moves to the page after the given one, whose items it saw. It fails if the list would never end.
+func (at *pager) advance(page *Page) error {
+	if err := at.check.Next(page.next, at.objects, at.first); err != nil {
+		return &protocolError{what: err.Error()}
+	}
+	at.objects = 0
 	at.token = page.next
 	return nil
 }
@@ -150,7 +169,7 @@ func (at *pager) restart(err error) bool {
 	if !ok || e.Code != http.StatusGone || at.token == "" || at.restarted {
 		return false
 	}
-	at.token, at.restarted = "", true
+	*at = pager{restarted: true}
 	return true
 }
 

@@ -284,6 +284,15 @@ func TestStream(t *testing.T) {
 			1, true,
 		},
 		{"a token that does not move", []http.HandlerFunc{answer(200, pageBody("t1", "a@1"))}, []string{"a@1"}, 2, false},
+		{
+			"the same page with other tokens",
+			[]http.HandlerFunc{
+				answer(200, pageBody("t1", "a@1", "b@1")), answer(200, pageBody("t2", "c@1")),
+				answer(200, pageBody("t3", "a@1", "b@1")),
+			},
+			[]string{"a@1", "b@1", "c@1"},
+			3, false,
+		},
 		{"null items", []http.HandlerFunc{answer(200, `{"kind":"ConfigMapList","items":null}`)}, nil, 1, true},
 		{"another kind", []http.HandlerFunc{answer(200, `{"kind":"Table","rows":[]}`)}, nil, 1, false},
 		{"html", []http.HandlerFunc{withHeader(answer(200, "<html>"), "X", "y")}, nil, 6, false},

@@ -93,6 +93,14 @@ func TestStepLists(t *testing.T) {
 			nil, isProtocol,
 		},
 		{
+			"a page that comes again with another token is an error",
+			list, two,
+			[]http.HandlerFunc{page("t1", "a@1"), page("t2", "a@1")},
+			nil,
+			[]string{"limit=2", "continue=t1&limit=2"},
+			nil, isProtocol,
+		},
+		{
 			"a Table has no pages of items, and is fetched without a limit",
 			call.Request{
 				Verb: call.VerbList, Resource: configMaps, Query: url.Values{"limit": {"50"}},

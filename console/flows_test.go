@@ -60,7 +60,8 @@ func TestFlowGraph(t *testing.T) {
 			!strings.Contains(body, "No fiber is at this step") {
 			t.Errorf("at a step where nobody is: %s", body)
 		}
-		if body := p.page("all", "/console/flows/bring-up?step=bring-up/servers/managed"); !strings.Contains(body, ">a/x<") {
+		body = p.page("all", "/console/flows/bring-up?step=bring-up/servers/managed")
+		if !strings.Contains(body, ">a/x<") || !strings.Contains(body, " data-since>since ") {
 			t.Errorf("the step does not lead to its fiber: %s", body)
 		}
 		p.eventually("all", "/console/flows/server", "<b>2</b> live, <b>2</b> parked") // the children are counted together

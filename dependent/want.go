@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -95,6 +96,11 @@ type states []*state
 
 // of returns the state of a node.
 func (all states) of(n *node) *state { return all[n.index] }
+
+// named returns the state of the node with a name, which must exist.
+func (all states) named(name string) *state {
+	return all[slices.IndexFunc(all, func(s *state) bool { return s.name == name })]
+}
 
 type statesKey struct{}
 

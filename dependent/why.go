@@ -17,7 +17,7 @@ import (
 // ones.
 func causes(nodes states, stale []error) (all []why.Cause) {
 	for _, s := range nodes {
-		all = append(all, nodeCauses(s)...)
+		all = append(all, nodeCauses(nodes, s)...)
 	}
 	for _, err := range stale {
 		all = append(all, failure(err)...)
@@ -25,7 +25,16 @@ func causes(nodes states, stale []error) (all []why.Cause) {
 	return all
 }
 
-func nodeCauses(s *state) (all []why.Cause) {
+func nodeCauses(nodes states, s *state) []why.Cause {
+	all := ownCauses(s)
+	if len(all) == 0 && len(s.blocked) > 0 {
+		all = []why.Cause{blockedBy(nodes, s)}
+	}
+	return placed(s, nil, all)
+}
+
+// ownCauses returns the causes of a node without those of the nodes that it comes after.
+func ownCauses(s *state) (all []why.Cause) {
 	if s.err != nil {
 		told := failure(s.err)
 		if s.external != nil && errors.Is(s.err, ErrNotReady) {
@@ -65,13 +74,36 @@ func nodeCauses(s *state) (all []why.Cause) {
 		})
 	case s.unwanted() && s.present > 0:
 		all = append(all, removals(s)...)
-	case len(s.blocked) > 0:
-		all = append(all, why.Cause{
-			Type: why.Parked, Message: fmt.Sprintf("%s comes after %s", s.name, strings.Join(s.blocked, " and ")),
-			Evidence: map[string]string{"after": strings.Join(s.blocked, ", ")},
-		})
 	}
-	return placed(s, nil, all)
+	return all
+}
+
+// blockedBy returns the cause for a node that waits for others. It follows the first of them to the node with a reason
+// of its own, and adds that reason with its advice.
+func blockedBy(nodes states, s *state) why.Cause {
+	after := strings.Join(s.blocked, " and ")
+	c := why.Cause{
+		Type: why.Parked, Message: s.name + " waits for " + after, Advice: "It continues once " + after + " is ready.",
+		Evidence: map[string]string{"after": strings.Join(s.blocked, ", ")},
+	}
+	if len(s.blocked) > 1 {
+		c.Advice = "It continues once " + after + " are ready."
+	}
+	for {
+		s = nodes.named(s.blocked[0])
+		own := ownCauses(s)
+		switch {
+		case len(own) > 0:
+			c.Message += ": " + own[0].Message
+			c.About = own[0].About
+			c.Advice = strings.TrimSpace(c.Advice + " " + own[0].Advice)
+			return c
+		case len(s.blocked) == 0:
+			c.Message += ": " + s.name + " is " + strings.ToLower(string(s.status.State))
+			return c
+		}
+		c.Message += ", and " + s.name + " for " + strings.Join(s.blocked, " and ")
+	}
 }
 
 // placed adds the node, and the child if w is not nil, to causes.

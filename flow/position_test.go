@@ -1,8 +1,10 @@
 package flow
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -438,5 +440,43 @@ func TestPositionHasAStableForm(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, r.saves, cmpopts.IgnoreFields(Position{}, "Token")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Only a position that was left for the successor and does not fit it is logged, and only once. A retry after a failure
+// and a change of the object begin new runs.
+func TestOnlyAPositionThatDoesNotFitIsLogged(t *testing.T) {
+	t.Parallel()
+	left := Position{Flow: "f", Version: 1, Generation: 1, Step: "a", Reason: "delay", Token: "t"}
+	for _, c := range []struct {
+		reason string
+		change func(p *Position)
+		want   int
+	}{
+		{"it is resumed", func(*Position) {}, 0},
+		{"the run has failed", func(p *Position) { p.Ended, p.Reason = true, "failed" }, 0},
+		{"the object has changed", func(p *Position) { p.Generation = 2 }, 0},
+		{"another version", func(p *Position) { p.Version = 2 }, 1},
+		{"another flow", func(p *Position) { p.Flow = "g" }, 1},
+		{"another step", func(p *Position) { p.Step = "b" }, 1},
+		{"an unknown detour", func(p *Position) { p.Back = []Place{{Step: "b"}} }, 1},
+	} {
+		var log bytes.Buffer
+		bubble(t, EngineOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, e *Engine) {
+			store, p := &Memory{}, left
+			if c.change(&p); store.Save(t.Context(), "k", p) != nil {
+				t.Fatal("cannot save the position")
+			}
+			fl := New("f", Step("a", func(_ context.Context, f *fib) Next { return f.Fail(errBad) })).Version(1)
+			for range 3 { // each leaves the position of a failed run
+				h := start(t, e, fl, &packet{}, StartOptions{Key: "k", Positions: store, Generation: 1})
+				if err := h.Wait(t.Context()); !errors.Is(err, errBad) {
+					t.Fatal(err)
+				}
+			}
+		})
+		if got := strings.Count(log.String(), "position is not resumed"); got != c.want {
+			t.Errorf("%s: it is logged %d times, want %d\n%s", c.reason, got, c.want, &log)
+		}
 	}
 }

@@ -49,9 +49,12 @@ func (j *journal) begin(pos *Position, now int64) (move, reason) {
 		first.to = i
 		return first, whyNone
 	}
-	if !same || over {
+	switch {
+	case over: // the end of a run, or a change of the object, begins a new run
+		return first, whyNone
+	case !same:
 		j.env.log.Info("position is not resumed", "key", f.key, "flow", def.name, "version", def.version, "saved", pos.Flow,
-			"savedVersion", pos.Version, "step", pos.Step, "ended", pos.Ended)
+			"savedVersion", pos.Version, "step", pos.Step)
 		return first, whyNone
 	}
 	r, ok := planResumption(def, i, pos, &f.e.time, now)

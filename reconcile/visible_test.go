@@ -163,7 +163,7 @@ func TestEnginesInheritTheLogger(t *testing.T) {
 			Flow:     flow.New("up", flow.Step("only", flow.Do(func(context.Context, *gateway) error { panic("ouch") }))),
 			Position: func(g *gateway) **flow.Position { return &g.Status.Flow },
 		}, reconcile.MaxInterval(-1))
-		b.put("web")
+		b.put("web", func(g *gateway) { g.Status.Flow = &flow.Position{Flow: "down", Generation: 1, Step: "only"} })
 		b.start()
 		for _, want := range []string{
 			"position is not resumed", "reconciliation failed", "panic: ouch", "visible_test.go",

@@ -125,7 +125,7 @@ func TestWhyText(t *testing.T) {
 	})
 	for name, want := range map[string][]string{
 		"stuck": {
-			"thing stuck in namespace prod makes no progress:\n1. LockHeld since 3m10s (until ", ", in 120m)\n   " +
+			"thing stuck in namespace prod makes no progress:\n1. LockHeld for 3m10s (until ", ", in 120m)\n   " +
 				"another goes first\n" +
 				"     holder: app/1\n     resource: db/7\n   about Operation/prod/other\n   → Wait.\n2. Parked\n   " +
 				"it waits\n",
@@ -183,6 +183,7 @@ func TestWhyRefused(t *testing.T) {
 	for _, tc := range []struct{ name, token, url, want string }{
 		{"forbidden", oracleToken, o.URL, noSuchObject},
 		{"unknown", oracleToken, o.URL, noSuchObject},
+		{"unknown", oracleToken, o.URL, "for a child that is not created yet, ask about its owner"},
 		{"nobody", "wrong", o.URL, noSuchObject},
 		{"broken", oracleToken, o.URL, "answers 503 Service Unavailable: no\uFFFD[31m API server"},
 		{"x", oracleToken, own.URL, "the program at " + own.URL + " has no console"},

@@ -174,7 +174,7 @@ func everything() values {
 		},
 		"imagePullSecrets": []any{"registry"}, "shards": true, "replicas": 5, "namespaces": []any{"default", "kube-public"},
 		"tls": values{"secretName": "certificate"}, "audience": "https://operations.example.com",
-		"publicURL": "https://operations.example.com", "extraArgs": []any{"--allow-target=10.1.0.0/16", "--drain=5s"},
+		"publicURL": "https://operations.example.com", "extraArgs": []any{"--allow-target=10.1.0.0/16", "--workers=5"}, "drainSeconds": 90,
 		"env":               []any{values{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector.tracing:4318"}},
 		"resources":         values{"limits": values{"memory": "1Gi"}, "requests": values{"cpu": "1", "memory": "128Mi"}},
 		"nodeSelector":      values{"disk": "ssd"},
@@ -204,7 +204,8 @@ func TestChartValues(t *testing.T) {
 	args := container["args"].([]any)
 	for _, want := range []any{
 		"--shards", "--audience=https://operations.example.com", "--public-url=https://operations.example.com",
-		"--namespace=default", "--namespace=kube-public", "--allow-target=10.1.0.0/16", "--drain=5s",
+		"--namespace=default", "--namespace=kube-public", "--allow-target=10.1.0.0/16", "--workers=5",
+		"--drain=90s",
 	} {
 		if !slices.Contains(args, want) {
 			t.Errorf("%s is not among the arguments %v", want, args)
@@ -213,6 +214,7 @@ func TestChartValues(t *testing.T) {
 	policy := got["NetworkPolicy operations/fairlead-controller"]
 	for _, each := range []struct{ what, got, want any }{
 		{"replicas", get(t, got["Deployment operations/fairlead-controller"], "spec", "replicas"), 5.0},
+		{"grace", pod["terminationGracePeriodSeconds"], 122.0},
 		{"those that stay", get(t, got["PodDisruptionBudget operations/fairlead-controller"], "spec", "minAvailable"), 4.0},
 		{"image", container["image"], "registry.example.com:5000/fairlead@sha256:" + strings.Repeat("0", 64)},
 		{"policy", container["imagePullPolicy"], "Always"},

@@ -3,10 +3,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
+	"syscall"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/console"
@@ -51,5 +54,9 @@ func run(kubeconfig, listen string, inCluster bool, log *slog.Logger) error {
 	}
 	controller.ServeWebhooks(rt, inCluster)
 	//fairlead:new webhooks
-	return rt.Run(context.Background()) // until SIGINT or SIGTERM
+	err = rt.Run(context.Background()) // until SIGINT or SIGTERM
+	if errors.Is(err, syscall.EADDRINUSE) && strings.Contains(err.Error(), listen) {
+		return fmt.Errorf("%w (choose another address with --listen, or with make up LISTEN=127.0.0.1:8090)", err)
+	}
+	return err
 }

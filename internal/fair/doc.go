@@ -16,13 +16,16 @@
 //     (requests: operations/httpapi/limits.go, internal/access)
 //   - bytes in progress, of a group: BudgetOptions.Abreast (writes: operations/executor/budget.go)
 //   - number and bytes over time, of a group: Budget (operations/executor/budget.go)
-//   - number of waiters, of groups and members: Semaphore (makeRoom), and the owner of a Queue with Queue.MakeRoom
-//     (operations/executor/events.go); Slots and Budget bound none, since each waiter is an operation
+//   - number of waiters, of a group and in total: Semaphore (makeRoom; a refusal is a BusyError, which
+//     operations/httpapi/limits.go and internal/access answer), and the owner of a Queue with Queue.MakeRoom
+//     (operations/executor/events.go). Nothing bounds the waiters of one member. Slots and Budget bound none, since
+//     each waiter is an operation.
 //   - anything else: the owner of a Queue or Tally (operations/webhook, operations/internal/compiled, internal/serve)
 //
 // A Queue has keys, and no members of a key: Slots and Semaphore have both. A new bound belongs to the type that owns
 // the resource: to the check before a start, to the count at the start, and to the return at the end. A bound on work
-// compares with the work in progress only, so that no work is too large to ever start.
+// compares with the work in progress only, so that no work is too large to ever start. A bound that a user can meet is
+// also in docs/SECURITY.md ("Bounds for tenants") and docs/troubleshooting.md.
 //
 // A waiter of Slots or of a Budget is woken when it is its turn. It then asks again with the same key, for which the
 // share is reserved. Queue, Tally and Cache have no lock: their owner guards them. The other types are safe for

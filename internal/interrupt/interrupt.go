@@ -3,6 +3,7 @@ package interrupt
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 )
@@ -20,7 +21,7 @@ func Context(ctx context.Context, signals ...os.Signal) (_ context.Context, stop
 		select {
 		case first := <-came:
 			signal.Stop(came) // before the context is cancelled
-			cancel(received(first.String() + " signal received"))
+			cancel(received{first})
 		case <-ctx.Done():
 			return
 		}
@@ -33,11 +34,17 @@ func Context(ctx context.Context, signals ...os.Signal) (_ context.Context, stop
 	return ctx, func() { cancel(nil); <-left }
 }
 
+// Signal returns the signal that cancelled a context of [Context] or one derived from it, or nil.
+func Signal(ctx context.Context) os.Signal {
+	r, _ := errors.AsType[received](context.Cause(ctx))
+	return r.signal
+}
+
 // received is the cause of a context that a signal has cancelled. It matches context.Canceled, like the cause of
 // signal.NotifyContext.
-type received string
+type received struct{ signal os.Signal }
 
-func (r received) Error() string        { return string(r) }
+func (r received) Error() string        { return r.signal.String() + " signal received" }
 func (r received) Is(target error) bool { return target == context.Canceled }
 
 // again sends a signal that the channel has caught to this process once more.

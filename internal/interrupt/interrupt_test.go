@@ -95,3 +95,23 @@ func TestStop(t *testing.T) {
 	}
 	stop()
 }
+
+func TestSignal(t *testing.T) {
+	ctx, stop := interrupt.Context(t.Context(), syscall.SIGUSR1)
+	defer stop()
+	derived, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if s := interrupt.Signal(derived); s != nil {
+		t.Errorf("before a signal: %v", s)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	<-derived.Done()
+	if s := interrupt.Signal(derived); s != syscall.SIGUSR1 {
+		t.Errorf("after SIGUSR1: %v", s)
+	}
+	if s := interrupt.Signal(t.Context()); s != nil {
+		t.Errorf("a context without signals: %v", s)
+	}
+}

@@ -84,13 +84,14 @@
 //
 // A check of a list returns one of the known errors. It is then counted, published and retried without further code:
 //
-//   - ProtocolError for an answer that is not a list: back-off
+//   - ProtocolError for an answer that is not a list, or that does not end (package internal/paging): back-off
 //   - confirmation or ErrImplausible for a list that may be wrong (listing.doubt): a second, consistent list decides
 //   - ErrStale for an old list, errTokenExpired for one that has to begin again
 //
-// Only an error with another remedy needs a case in repair.go, and only one that users must tell apart needs a Reason
-// (status.go). The number of remaining objects in a page may be an estimate, and is absent with a selector. A Surveyor
-// reads its pages itself (survey.go).
+// An error of another type is reported as Disconnected, unless it has a case in repair.go. A Reason (status.go) is for
+// errors that users must tell apart. The number of remaining objects in a page may be an estimate, and is absent with a
+// selector. Two more loops read pages: the list of namespaces (namespaces.go), and a Surveyor (survey.go), whose
+// failures are only logged, since the next survey repeats it. Package call has its own lists (call/list.go).
 //
 // # Invariants
 //

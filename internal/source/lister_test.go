@@ -42,6 +42,12 @@ func TestListerKeepsTheContent(t *testing.T) {
 			podList("9", "t", item("a", "1")),
 			podList("9", "t", item("b", "1")),
 		}, nil},
+		"repeats a page": {[]string{
+			podList("9", "t", item("a", "1"), item("b", "1")),
+			podList("9", "u", item("c", "1")),
+			podList("9", "v", item("a", "1"), item("b", "1")),
+			podList("9", "", item("d", "1")),
+		}, nil},
 		"another kind":                        {[]string{`{"kind":"SecretList","apiVersion":"v2","metadata":{"resourceVersion":"9"},"items":[]}`}, nil},
 		"empty, and empty over a new request": {[]string{podList("9", ""), podList("4", "")}, nil},
 	} {

@@ -89,12 +89,15 @@ func (n *namespaces) existing(
 	slots *shard.Set, read func(q query, object func(*Object)) (listMeta, error),
 ) (map[string]struct{}, error) {
 	missing, found, count := maps.Clone(n.inhabited), map[string]struct{}{}, 0
+	var check pageCheck
 	q := query{
 		resource: namespaceResource, metadata: true, limit: surveyPage, selectors: &Selectors{}, beside: true,
 		slots: new(slots.Layout().All()),
 	}
 	for {
+		check.begin()
 		m, err := read(q, func(o *Object) {
+			check.object(&o.Header)
 			count++
 			delete(missing, string(o.Header.Name))
 			if slots.HasBytes(o.Header.Name, nil) {
@@ -109,6 +112,9 @@ func (n *namespaces) existing(
 			return nil, nil
 		case q.next == "":
 			return found, nil
+		}
+		if err := check.next(m.next); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -3,11 +3,13 @@ package source
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"io"
 	"log/slog"
 	"net/http"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/paging"
 )
 
 // pageTries bounds the retries of one page after the first. Retrying preserves the staged objects.
@@ -28,10 +30,10 @@ type pager struct {
 
 // fetch fetches all pages of one query and stages their objects.
 func (p *pager) fetch(ctx context.Context, q query, l *listing) error {
-	tokens := map[string]bool{}
+	var check pageCheck
 	for {
 		before := l.count
-		m, err := p.page(ctx, q, l)
+		m, err := p.page(ctx, q, l, &check)
 		if err != nil {
 			if (q.next != "" || q.match == exactly) && isExpired(err) {
 				return errors.Join(errTokenExpired, err)
@@ -42,19 +44,18 @@ func (p *pager) fetch(ctx context.Context, q query, l *listing) error {
 		if m.next == "" {
 			return nil
 		}
-		if tokens[m.next] {
-			return &ProtocolError{What: "list repeats a continue token"}
+		if err := check.next(m.next); err != nil {
+			return err
 		}
-		tokens[m.next] = true
 		q.next, q.version, q.match = m.next, "", ""
 	}
 }
 
 // page fetches one page. It retries transient failures with the same continue token.
-func (p *pager) page(ctx context.Context, q query, l *listing) (*listMeta, error) {
+func (p *pager) page(ctx context.Context, q query, l *listing, check *pageCheck) (*listMeta, error) {
 	for n := 0; ; n++ {
 		before := l.count
-		m, err := p.pageOnce(ctx, q, l)
+		m, err := p.pageOnce(ctx, q, l, check)
 		if err == nil || ctx.Err() != nil || q.next == "" && q.match != exactly || n == pageTries ||
 			!isTransient(err, l.count > before) {
 			return m, err
@@ -69,7 +70,10 @@ func (p *pager) page(ctx context.Context, q query, l *listing) (*listMeta, error
 	}
 }
 
-func (p *pager) pageOnce(ctx context.Context, q query, l *listing) (end *listMeta, err error) {
+func (p *pager) pageOnce(
+	ctx context.Context, q query, l *listing, check *pageCheck,
+) (end *listMeta, err error) {
+	check.begin()
 	st, err := p.open(ctx, q)
 	if err != nil {
 		return nil, err
@@ -81,6 +85,7 @@ func (p *pager) pageOnce(ctx context.Context, q query, l *listing) (end *listMet
 			p.progress.contact()
 			p.progress.listOpened()
 		case evObject:
+			check.object(&e.obj.Header)
 			l.add(e)
 		case evListEnd:
 			if err := p.kinds.list(e.list.kind, e.list.apiVersion); err != nil {
@@ -95,6 +100,35 @@ func (p *pager) pageOnce(ctx context.Context, q query, l *listing) (end *listMet
 		return nil, err
 	}
 	return end, nil
+}
+
+// pageCheck feeds the pages of one list to a paging.Check.
+type pageCheck struct {
+	pages   paging.Check
+	objects int    // of the current page
+	first   uint64 // hash of the name of the first of them
+}
+
+// begin is called before each request for a page.
+func (c *pageCheck) begin() { c.objects = 0 }
+
+func (c *pageCheck) object(h *Header) {
+	if c.objects++; c.objects > 1 {
+		return
+	}
+	name := fnv.New64a()
+	_, _ = name.Write(h.Namespace)
+	_, _ = name.Write([]byte{'/'})
+	_, _ = name.Write(h.Name)
+	c.first = name.Sum64()
+}
+
+// next is called after a page with a continue token. It returns a *ProtocolError if the list does not end.
+func (c *pageCheck) next(token string) error {
+	if err := c.pages.Next(token, c.objects, c.first); err != nil {
+		return &ProtocolError{What: err.Error()}
+	}
+	return nil
 }
 
 // isTransient reports whether the same request may soon succeed. A ProtocolError after objects were staged is not

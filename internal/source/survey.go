@@ -48,9 +48,12 @@ func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(ver
 		q.limit = 0
 	}
 	version := ""
+	var check pageCheck
 	return v.do(ctx, q, func(ctx context.Context, q query) error {
 		for {
+			check.begin()
 			m, err := readObjects(ctx, v.open, q, v.cfg.ListProgressTimeout, func(o *Object) {
+				check.object(&o.Header)
 				if !isElsewhere(q.slots, o, false) {
 					object(&o.Header)
 				}
@@ -62,6 +65,9 @@ func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(ver
 				version = m.version
 			}
 			if err := page(version, m.next != ""); err != nil || m.next == "" {
+				return err
+			}
+			if err := check.next(m.next); err != nil {
 				return err
 			}
 			q.limit, q.next = surveyPage, m.next

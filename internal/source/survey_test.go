@@ -41,6 +41,17 @@ func TestSurveyorReads(t *testing.T) {
 	}
 }
 
+// TestSurveyOfEndlessPages: a list whose pages repeat with new tokens ends with an error.
+func TestSurveyOfEndlessPages(t *testing.T) {
+	t.Parallel()
+	server := &answers{bodies: []string{podList("5", "t", item("a", "1")), podList("5", "u", item("a", "1"))}}
+	v := newSurveyor(partConfig(), server.open, func() (Selectors, *shard.Set) { return Selectors{}, nil })
+	err := v.List(t.Context(), func(*Header) {}, func(string, bool) error { return nil })
+	if _, ok := errors.AsType[*ProtocolError](err); !ok || len(server.queries) != 2 {
+		t.Errorf("error %v after %d requests", err, len(server.queries))
+	}
+}
+
 // TestSurveyorEnds: without slots, and after close, it asks for nothing.
 func TestSurveyorEnds(t *testing.T) {
 	t.Parallel()

@@ -108,6 +108,9 @@ func advice(opt *Options, st *source.Status) string {
 			"account."
 	case source.ReasonNotFound:
 		return fmt.Sprintf("The API server does not serve %s. Install its CustomResourceDefinition.", opt.resource())
+	case source.ReasonProtocolError:
+		return fmt.Sprintf("The response is not a list or watch of %s. Check what responds for the API server: a proxy in "+
+			"between, or an aggregated API server of the group.", opt.resource())
 	case source.ReasonTooManyRequests:
 		if strings.Contains(st.Message, "conversion webhook") {
 			return noConversion

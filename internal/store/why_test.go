@@ -64,6 +64,14 @@ func TestWhy(t *testing.T) {
 				Next: time.Now().Add(time.Hour), Since: ago(time.Minute),
 			},
 		},
+		"Protocol": {
+			reason: "a proxy responds with a page of its own", want: why.SourceStale, says: "cannot understand answer",
+			advice: "not a list or watch of configmaps",
+			status: source.Status{
+				Phase: source.Degraded, Reason: source.ReasonProtocolError, Since: ago(time.Minute),
+				Message: "cannot understand answer: no list",
+			},
+		},
 		"NoSlots": {
 			reason: "it holds nothing", status: source.Status{
 				Phase: source.Connecting, Reason: source.ReasonNoSlots,

@@ -49,15 +49,26 @@
 //
 // # A new reason to wait
 //
-// A wait for a fact about a Webhook needs these parts:
+// A reason that is a fact about an object beside the operation, such as its Webhook, needs these parts:
 //
-//   - the field, the reason and the CRD (operations/api/v1alpha1, and `make generate`)
-//   - the fact: Times in operations/internal/compiled/cache.go, and hookfacts.go
+//   - the reason: operations/api/v1alpha1 (operation_status.go). A new field of a Webhook also needs webhook_types.go
+//     and `make generate`, which writes the CRD.
+//   - the fact: a field of course.WebhookFacts (operations/internal/course/plan.go), which hookfacts.go fills. From the spec of
+//     a Webhook it is in Times of operations/internal/compiled/cache.go. release.go is an example of a fact from the
+//     status of a Webhook and its namespace.
+//   - the wake-up when the fact changes: hookwatch.go and release.go. An object of another kind needs a store: its
+//     source in cmd/fairlead/internal/controller (caches.go), the option in executor.go, and the right to watch it in
+//     deploy/rbac.yaml and deploy/chart/templates/rbac.yaml.
 //   - the decision: course.Plan, also for compensations and notifications; start.go for calls at the deadline and for
 //     calls that must leave the queue for a slot (unwanted)
-//   - the condition (report.go), operations.View, and the description of waiting in operations/httpapi/openapi.json
-//   - the cause: hook.go (constructor), awaited.go and call.go of operations/internal/causes, and why.go
+//   - the condition (report.go), operations.View (operations/view.go), and the description of waiting in
+//     operations/httpapi/openapi.json
+//   - the cause: hook.go (constructor), awaited.go and ended.go of operations/internal/causes, and why.go. A new type of
+//     cause has its text in why/cause.go and its rank in why/answer.go; other waits use a type that exists.
 //   - the metric: tally.go, and stuckText in operations/console/section.go, for waits that count as stuck
+//   - the pages: docs/troubleshooting.md; for a new type of cause also docs/metrics.md; for a new right docs/SECURITY.md
+//   - the tests of these files, and of the whole: release_test.go, why_judged_test.go, operations/internal/causes
+//     (of_test.go)
 //
 // A cause whose wait has a declared end needs that bound (awaited.go and of.go of causes), or the operation counts as
 // stuck from the beginning. Before the bound, neither the metric of stuck operations nor the console counts it. A wait

@@ -70,6 +70,9 @@ type Options struct {
 	// Witness knows which Webhooks have crashed the process, so that they can be quarantined. Default: no Webhook is
 	// quarantined.
 	Witness Witness
+	// Drain is how long a termination of the process waits for calls under way. The log names one Webhook whose
+	// requestTimeout is longer, since a termination cuts off such calls. Default: none is named.
+	Drain time.Duration
 	// Budget bounds the use of each namespace over time.
 	Budget Budget
 	// Now is the clock. Default: time.Now.

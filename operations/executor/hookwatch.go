@@ -2,6 +2,8 @@ package executor
 
 import (
 	"context"
+	"log/slog"
+	"time"
 
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/internal/compiled"
@@ -15,6 +17,7 @@ type hookWatcher struct {
 	compiled  *compiled.Cache
 	endpoints *webhook.Client
 	changes   *webhookChanges
+	drain     *drainCheck
 }
 
 // drainer returns a drainer that wakes the runs that name a Webhook when it appears, changes or is deleted. The
@@ -27,6 +30,8 @@ func (w *hookWatcher) drainer(ctx context.Context) *store.Drainer {
 			if event.Type == store.Deleted {
 				w.compiled.Forget(event.Key)
 				w.endpoints.Forget(event.Key.Namespace, event.Key.Name)
+			} else {
+				w.drain.see(ctx, event.Key)
 			}
 			if wakesOperations(*event) {
 				w.changes.add(event.Key.Namespace, event.Key.Name)
@@ -40,6 +45,26 @@ func (w *hookWatcher) drainer(ctx context.Context) *store.Drainer {
 func (w *hookWatcher) releaseChanged(hook store.Key) {
 	w.status.mark(hook, true)
 	w.changes.add(hook.Namespace, hook.Name)
+}
+
+// drainCheck reports a Webhook whose calls may take longer than the drain. It reports one only. The goroutine of the
+// drainer owns it.
+type drainCheck struct {
+	drain    time.Duration // 0: nothing is reported
+	times    func(hook store.Key) (compiled.Times, bool)
+	log      *slog.Logger
+	reported bool
+}
+
+func (c *drainCheck) see(ctx context.Context, hook store.Key) {
+	if c.drain == 0 || c.reported {
+		return
+	}
+	if times, ok := c.times(hook); ok && times.Try > c.drain {
+		c.reported = true
+		c.log.InfoContext(ctx, "calls may take longer than a termination waits for them; those that it cuts off are "+
+			"repeated with the same keys", "webhook", hook.String(), "requestTimeout", times.Try, "drain", c.drain)
+	}
 }
 
 // wakesOperations reports whether operations that name the Webhook have to be woken.

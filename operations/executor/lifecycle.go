@@ -168,6 +168,7 @@ func newExecutor(o Options) (*Executor, error) {
 	}
 	e.hookWatcher = &hookWatcher{
 		store: o.Webhooks, status: e.status, compiled: e.hooks, endpoints: e.webhooks, changes: e.changes,
+		drain: &drainCheck{drain: o.Drain, times: e.hooks.Times, log: e.log},
 	}
 	e.tenancy = &tenancy{
 		own: e.own, fresh: e.fresh, runs: e.runs, engine: e.engine, trust: trust, secrets: e.secrets, status: e.status,

@@ -14,7 +14,9 @@
 // and the target of each slot. The target is the member that should hold the slot. Each change of membership is one
 // compare-and-swap of the record. It includes new targets, which a pure function computes. Members then follow the
 // record, so there is no coordinator. If the target of a slot is not its holder, the slot moves. The participants of
-// the holder lose it first. Then the holder writes the target into the record as the new holder.
+// the holder lose it first. Then the holder writes the target into the record as the new holder. Slots without work in
+// progress move at once. The others start no new work, and move when their work has ended, or after 10 minutes. Only a
+// member that leaves has the shorter bound of Options.Drain.
 //
 // Each incarnation of a member has its own Lease and sends a renewal every 2 s. Both kinds of Leases have the label
 // fairlead.io/shard-group.

@@ -141,6 +141,7 @@ func (g *Group) newTerm(life context.Context) *term {
 		},
 		have: map[int]*holding{}, released: g.layout.Set(),
 	}
+	t.slots.moves, t.slots.cut = context.WithCancelCause(t.ctx)
 	return t
 }
 

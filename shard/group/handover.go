@@ -20,7 +20,7 @@ import (
 type handover struct {
 	layout       shard.Layout
 	participants []Participant // in the order in which they gain slots
-	drain        time.Duration // Options.Drain
+	drain        time.Duration // Options.Drain, for leave
 	clock        leasing.Clock
 	log          *slog.Logger
 	ctx          context.Context //nolint:containedctx // ends with the incarnation
@@ -31,6 +31,11 @@ type handover struct {
 	failed       func(error) // a participant has panicked
 
 	calls sync.WaitGroup // of participants
+
+	// moves is the parent of the contexts of Lose. leave lets cut end it after drain.
+	moves context.Context //nolint:containedctx // ends with the incarnation
+	cut   context.CancelCauseFunc
+	bound *time.Timer // of the drain; nil before leave
 
 	mu       sync.Mutex // guards the fields below, and writes of fence; no other lock is acquired under it
 	lost     bool
@@ -116,6 +121,18 @@ func (h *handover) call(name string, fn func()) (returned bool) {
 	return true
 }
 
+// moveTimeout bounds Lose of a slot that moves while its member stays. It is the longest requestTimeout of a Webhook:
+// rebalancing is not urgent, and the work of the slot can end.
+const moveTimeout = 10 * time.Minute
+
+// leave loses all slots within the drain bound, which includes those that are being lost already.
+func (h *handover) leave() {
+	if h.bound == nil {
+		h.bound = time.AfterFunc(h.drain, func() { h.cut(ErrMoved) })
+	}
+	h.lose(h.held())
+}
+
 // lose makes the participants lose the slots that are not being lost already, and then releases them.
 func (h *handover) lose(slots shard.Set) {
 	batches := map[*batch]shard.Set{} // the nil batch has the slots for which Gain has finished
@@ -142,7 +159,7 @@ func (h *handover) lose(slots shard.Set) {
 	if h.ctx.Err() == nil {
 		h.announce(Change{Kind: Moving, Slots: lost})
 	}
-	ctx, cancel := context.WithTimeoutCause(h.ctx, h.drain, ErrMoved)
+	ctx, cancel := context.WithTimeoutCause(h.moves, moveTimeout, ErrMoved)
 	var all sync.WaitGroup
 	for b, slots := range batches {
 		all.Go(func() {
@@ -285,4 +302,8 @@ func (h *handover) revoke() (held shard.Set, first bool) {
 func (h *handover) close() {
 	h.lose(h.held())
 	h.calls.Wait()
+	h.cut(nil)
+	if h.bound != nil {
+		h.bound.Stop()
+	}
 }

@@ -53,15 +53,27 @@ func TestHandover(t *testing.T) {
 	})
 }
 
-// script is a participant whose work on one slot goes on until it is cancelled.
+// script is a participant whose work on one slot continues until it is cancelled, or finished.
 type script struct {
 	linger int
+	over   chan struct{} // closed by finish; nil: the work does not end by itself
 	gained atomic.Int32
 	fails  int
 
 	mu   sync.Mutex
 	lost []time.Time
 	ctx  context.Context // of the last Lose
+	off  error           // with which the work was cut off
+}
+
+// finish ends the work.
+func (s *script) finish() { close(s.over) }
+
+// cut returns the cause with which the work was cut off, or nil.
+func (s *script) cut() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.off
 }
 
 // cause says why the context of the last Lose has ended, or nil.
@@ -89,7 +101,58 @@ func (s *script) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set
 	s.mu.Unlock()
 	if s.linger > 0 && slots.Holds(s.linger) {
 		quiet(slots.Minus(slots.Layout().Set(s.linger)))
-		<-ctx.Done()
+		select {
+		case <-s.over:
+		case <-ctx.Done():
+			s.mu.Lock()
+			s.off = context.Cause(ctx)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// TestMoveWaitsForWork: an idle slot moves at once. A slot with work in progress moves when that work has ended, and has
+// ten minutes for it. A member that leaves cuts the work off after the drain bound, also if the slot was moving before.
+func TestMoveWaitsForWork(t *testing.T) {
+	const after = 5 * time.Minute // the end of the work, or of the member
+	for name, tc := range map[string]struct {
+		end  func(one *process, s *script)
+		held time.Duration // how long the busy slot stays after that
+		want error         // with which the context of the work ends
+	}{
+		"WorkEnds":     {func(_ *process, s *script) { s.finish() }, 0, nil},
+		"MemberLeaves": {func(one *process, _ *script) { one.stop() }, 10 * time.Second, ErrMoved},
+		"WorkHangs":    {func(*process, *script) {}, 10*time.Minute - after, ErrMoved},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				four := Options{Layout: shard.Layout{Slots: 4}}
+				s := &script{linger: 3, over: make(chan struct{})}
+				one := w.start("one", random(), four, s)
+				w.play(3 * time.Second)
+				two := w.start("two", random(), four)
+				w.play(time.Second)
+				if got := two.g.Held().String(); got != "2" {
+					t.Fatalf("two holds %q, want the idle slot", got)
+				}
+				w.play(after - time.Second)
+				if err := one.g.Fence(3); err != nil || s.cut() != nil {
+					t.Fatalf("work in progress may send: %v; it was cut off with %v", err, s.cut())
+				}
+				tc.end(one, s)
+				if tc.held > 0 {
+					w.play(tc.held - 2*time.Second)
+					if two.g.Held().Holds(3) || s.cut() != nil {
+						t.Errorf("before the bound two holds %s, the work was cut off with %v", two.g.Held(), s.cut())
+					}
+					w.play(2 * time.Second)
+				}
+				w.play(time.Second)
+				if !two.g.Held().Holds(3) || !errors.Is(s.cut(), tc.want) {
+					t.Errorf("two holds %s, the work was cut off with %v", two.g.Held(), s.cut())
+				}
+			})
+		})
 	}
 }
 

@@ -134,7 +134,7 @@ func (m *memberLoop) wait(ctx context.Context, leaving bool) {
 func (m *memberLoop) step(leaving bool) (left bool, err error) {
 	t := m.t
 	if leaving {
-		t.slots.lose(t.slots.held())
+		t.slots.leave()
 	}
 	object, err := m.object(leaving)
 	if err != nil || object == nil {

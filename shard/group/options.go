@@ -51,7 +51,8 @@ type Options struct {
 	// The default of Renew, 8 s, is less than the 9 s for which members of the former release respect every Lease. They
 	// may therefore be in the group during a roll-out. Responses may take Renew less one interval, 6 s.
 	Duration, Renew, period time.Duration
-	// Drain bounds [Participant].Lose when a slot moves or the member leaves; the default is 10 s.
+	// Drain bounds [Participant].Lose when the member leaves; the default is 10 s. A slot that moves while the member
+	// stays has 10 minutes, since rebalancing is not urgent.
 	Drain time.Duration
 	// Events enables Kubernetes Events about the Lease of the group. The member then needs permission to create events in
 	// the namespace. Their rate is limited, and excess Events are dropped.
@@ -112,7 +113,8 @@ type Participant interface {
 	Gain(ctx context.Context, slots shard.Set) error
 	// Lose ends the work on slots for which Gain was called or was about to be called. It starts no new work on them,
 	// waits for the running work, and cancels that when ctx ends. Lose returns when no work on the slots runs any more.
-	// The cause of ctx is ErrMoved after Options.Drain. It is ErrLost if Fence already refuses the slots.
+	// The cause of ctx is ErrMoved after 10 minutes, and after Options.Drain if the member leaves. It is ErrLost if Fence
+	// already refuses the slots.
 	//
 	// quiet reports that no work runs any more on some of the slots, so that another member gets them at once. Lose need
 	// not call it. The member keeps a slot until Lose has returned or has called quiet for it, without a time limit.

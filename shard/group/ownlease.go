@@ -41,7 +41,8 @@ type ownLease struct {
 	group   types.UID // uid of the group Lease; "" before create
 	created *lease    // nil before create
 	first   sync.Once
-	version atomic.Pointer[string] // of the last response
+	version atomic.Pointer[string]        // of the last response
+	failed  atomic.Pointer[leasing.Stamp] // start of the last renewal that failed; a response to an older one is no news
 }
 
 // create creates the Lease. If it fails and the Lease was created nevertheless, others delete it when it expires.
@@ -135,11 +136,14 @@ func (l *ownLease) renewOnce(ctx context.Context, begun leasing.Stamp) (renewed 
 		}
 		l.version.Store(&got.ResourceVersion)
 		l.view.countRenewal(replaced)
-		l.setError("renew", nil)
+		if failed := l.failed.Load(); failed == nil || !failed.After(begun.Time) {
+			l.setError("renew", nil)
+		}
 		l.first.Do(func() { close(l.renewed) })
 		return true, nil
 	case errors.Is(err, leasing.ErrConflict), errors.Is(ctx.Err(), context.Canceled), l.renewal.HasAfter(begun):
 	default:
+		l.failed.Store(&begun)
 		l.setError("renew", err)
 	}
 	return false, nil

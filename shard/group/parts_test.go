@@ -129,6 +129,7 @@ func TestHandoverPart(t *testing.T) {
 			announce: func(Change) {}, wake: func() {}, failed: func(err error) { t.Error(err) },
 			have: map[int]*holding{}, released: fourSlots.Set(),
 		}
+		h.moves, h.cut = context.WithCancelCause(ctx)
 		h.open()
 		follow := func(mine, targets shard.Set) {
 			t.Helper()

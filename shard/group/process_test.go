@@ -2,6 +2,7 @@ package group
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -331,15 +332,27 @@ func (p *process) Gain(_ context.Context, slots shard.Set) error {
 	return nil
 }
 
-// Lose implements Participant: work on each slot ends after a while, or with ctx.
+// Lose implements Participant: work on each slot ends after its own delay, or with ctx.
 func (p *process) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
-	for slot := range slots.Slots() {
-		p.mu.Lock()
-		wait := time.Duration(0)
-		if p.drain > 0 {
-			wait = time.Duration(p.rnd.Int64N(int64(p.drain)))
+	type work struct {
+		slot int
+		ends time.Duration
+	}
+	var all []work
+	p.set(func() {
+		for slot := range slots.Slots() {
+			w := work{slot: slot}
+			if p.drain > 0 {
+				w.ends = time.Duration(p.rnd.Int64N(int64(p.drain)))
+			}
+			all = append(all, w)
 		}
-		p.mu.Unlock()
+	})
+	slices.SortFunc(all, func(a, b work) int { return cmp.Compare(a.ends, b.ends) })
+	ended := time.Duration(0)
+	for _, w := range all {
+		slot, wait := w.slot, w.ends-ended
+		ended = w.ends
 		if ctx.Err() == nil && wait > 0 {
 			select {
 			case <-p.after(wait):

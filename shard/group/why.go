@@ -76,8 +76,9 @@ func explainMove(s snapshot, c *why.Cause, slot int, at slotMembers, since time.
 	c.Message = fmt.Sprintf(
 		"slot %d of the object is moving: this replica hands it over to %s and starts no work for it", slot, to)
 	c.Evidence["moving"], c.Since = "true", since
-	c.Advice = "It continues automatically in the next replica when the work of the slot in this one has ended."
-	c.Progress = since.IsZero() || s.now.Sub(since) < s.opt.Drain
+	c.Advice = fmt.Sprintf("It continues automatically in the next replica when the work of the slot in this one has "+
+		"ended, such as a call in progress. That work is cut off after %v.", moveTimeout)
+	c.Progress = since.IsZero() || s.now.Sub(since) < moveTimeout
 }
 
 // explainHolder completes the cause for a slot that another member holds.

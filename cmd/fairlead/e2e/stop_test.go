@@ -35,6 +35,7 @@ type modes struct {
 	callers sync.WaitGroup
 
 	mu     sync.Mutex
+	delay  time.Duration  // how long a call of the Webhook sync takes, at least
 	made   map[string]int // calls by idempotency key, polls aside
 	polls  map[string]int
 	cut    []string // calls that the controller aborted
@@ -66,6 +67,13 @@ func (m *modes) webhooks(s *site) {
 	})
 }
 
+// setDelay sets how long a call of the Webhook sync takes, at least.
+func (m *modes) setDelay(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.delay = d
+}
+
 // ServeHTTP is the receiver.
 func (m *modes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Callback string }
@@ -81,9 +89,12 @@ func (m *modes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		m.made[key]++
 	}
-	polls := m.polls[key]
+	polls, delay := m.polls[key], m.delay
+	if r.URL.Path != "/sync" {
+		delay = 0
+	}
 	m.mu.Unlock()
-	timer := time.NewTimer(time.Duration(rand.IntN(100)) * time.Millisecond)
+	timer := time.NewTimer(delay + time.Duration(rand.IntN(100))*time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -7,6 +7,8 @@ const (
 	ExitOK      = 0
 	ExitFailure = 1
 	ExitUsage   = 2
+
+	ExitInterrupted = 130 // as shells report Ctrl-C
 )
 
 // UsageError is a mistake of the user: exit code 2.

@@ -200,7 +200,7 @@ func (c *controller) newExecutor(objects *caches, forbidden *targets, key []byte
 		Secrets: objects.secrets.Store, ServiceAccounts: objects.accountStore(),
 		AnyCredentials: c.o.Targets.anyCredentials(), AllowTargets: c.o.Targets.Allow,
 		Targets: forbidden.options(c.o.Targets.Deny), PublicURL: c.o.Serve.publicURL, CallbackKey: key,
-		Workers: c.o.workers, MaxCalls: c.o.maxCalls, Budget: c.o.budget, Fence: c.election.fence,
+		Workers: c.o.workers, MaxCalls: c.o.maxCalls, Budget: c.o.budget, Fence: c.election.fence, Drain: c.o.Drain,
 		Logger: c.log, Recorder: events, Registerer: c.rt.Registry(), TracerProvider: c.tracers,
 	}
 	if c.o.egressProxy != "" {

@@ -101,10 +101,10 @@ func printEvidence(text *strings.Builder, key, value string) {
 	}
 }
 
-// times returns since when and until when a cause holds.
+// times returns for how long and until when a cause holds.
 func times(c why.Cause, now time.Time) (text string) {
 	if !c.Since.IsZero() {
-		text = " since " + duration.HumanDuration(max(0, now.Sub(c.Since)))
+		text = " for " + duration.HumanDuration(max(0, now.Sub(c.Since)))
 	}
 	switch {
 	case c.Until.IsZero():

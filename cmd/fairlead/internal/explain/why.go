@@ -103,7 +103,8 @@ func objectNamed(args []string) (of why.Object, err error) {
 }
 
 // errNotVisible is the error for a missing object and for a missing right alike.
-var errNotVisible = errors.New("the object does not exist, or you may not get it")
+var errNotVisible = errors.New("the object does not exist, or you may not get it " +
+	"(for a child that is not created yet, ask about its owner)")
 
 func showWhy(ctx context.Context, s cli.Streams, o whyOptions, of why.Object) error {
 	u, err := o.parse()

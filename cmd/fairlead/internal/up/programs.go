@@ -16,9 +16,11 @@ import (
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/child"
+	"github.com/fairlead-io/fairlead/internal/interrupt"
 )
 
-// commandGrace bounds the shutdown of a command. Together with the shutdown of the servers it stays under ten seconds.
+// commandGrace bounds the shutdown of a command after SIGTERM. Together with the shutdown of the servers it stays under
+// ten seconds.
 const commandGrace = 3 * time.Second
 
 // runProgram runs a program until the context ends. An earlier exit is an error. Its output goes to out.
@@ -63,7 +65,7 @@ func runCommand(ctx context.Context, s cli.Streams, c *cluster.Cluster, command 
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath(), clustertest.EnvVar+"="+c.Dir())
 	cmd.Cancel = func() error {
 		if interrupted.Err() != nil {
-			return endInterrupted(cmd.Process)
+			return endInterrupted(cmd.Process, graceOf(interrupted))
 		}
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
@@ -76,6 +78,9 @@ func runCommand(ctx context.Context, s cli.Streams, c *cluster.Cluster, command 
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			if interrupted.Err() != nil {
+				return &cli.ExitError{Code: cli.ExitInterrupted}
+			}
 			return &cli.ExitError{Code: 128 + int(status.Signal())} // as shells do
 		}
 		return &cli.ExitError{Code: exit.ExitCode()}
@@ -86,15 +91,26 @@ func runCommand(ctx context.Context, s cli.Streams, c *cluster.Cluster, command 
 	return nil
 }
 
-// interruptGrace is how long a command may take to end on its own after an interrupt.
-const interruptGrace = time.Second
+// Times for a command to end on its own after a signal to this process. The first is more than the drain of a runtime.
+const (
+	interruptGrace = 6 * time.Second // Ctrl-C in a terminal reaches the command, too
+	signalGrace    = time.Second
+)
 
-// endInterrupted stops a command. Ctrl-C in a terminal reaches the command as well, and many programs treat a second
-// signal as a forced stop. Therefore it sends the signal only if the command keeps running.
-func endInterrupted(p *os.Process) error {
+// graceOf returns the time that a command has, by the signal that ended ctx.
+func graceOf(ctx context.Context) time.Duration {
+	if interrupt.Signal(ctx) == os.Interrupt {
+		return interruptGrace
+	}
+	return signalGrace
+}
+
+// endInterrupted stops a command that may have received the signal itself. Many programs treat a second signal as a
+// forced stop. Therefore it sends the signal only if the command keeps running.
+func endInterrupted(p *os.Process, grace time.Duration) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(interruptGrace)
+	deadline := time.After(grace)
 	for {
 		if err := p.Signal(syscall.Signal(0)); err != nil {
 			return err // it has ended

@@ -2,7 +2,6 @@ package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -41,7 +40,8 @@ By default there are no Kubernetes controllers and no nodes: nothing collects th
 pod runs. --controller-manager adds the controllers, --kubelet simulates a node that has room for every pod.
 
 With a command, up runs only the control plane and that command, stops when the command ends, and exits with its
-code. The command has KUBECONFIG and, for tests that use package clustertest, ` + clustertest.EnvVar + `:
+code, or with 130 if Ctrl-C ends the command. The command has KUBECONFIG and, for tests that use package clustertest,
+` + clustertest.EnvVar + `:
 
 	fairlead up --temporary -- go test ./...`,
 		Example: `  fairlead up                                            # until Ctrl-C; data and credentials stay in .fairlead
@@ -117,10 +117,10 @@ func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 		Dir: o.dir, CacheDir: o.cacheDir, APIServerFlags: o.apiServerFlags,
 		ControllerManager: o.controllerManager, Kubelet: o.kubelet, Progress: s.Err,
 	})
-	if err != nil {
-		if ctx.Err() != nil {
-			return errors.New("interrupted")
-		}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return interruptedBefore(command)
+	case err != nil:
 		return err
 	}
 	defer func() {
@@ -131,7 +131,11 @@ func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 	if len(o.crds) > 0 {
 		installing, cancel := context.WithTimeout(ctx, time.Minute)
 		err := clustertest.ApplyCRDs(installing, c.Config(), clustertest.CRDFiles(o.crds...))
-		if cancel(); err != nil {
+		cancel()
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return interruptedBefore(command)
+		case err != nil:
 			return fmt.Errorf("cannot install the definitions of --crds: %w", err)
 		}
 	}
@@ -139,4 +143,12 @@ func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 		return runCommand(ctx, s, c, command)
 	}
 	return runAll(ctx, s, c, o)
+}
+
+// interruptedBefore returns the result of an interrupt before a command, if there is one, has begun.
+func interruptedBefore(command []string) error {
+	if len(command) > 0 {
+		return &cli.ExitError{Code: cli.ExitInterrupted}
+	}
+	return nil
 }

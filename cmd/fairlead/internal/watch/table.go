@@ -3,12 +3,17 @@ package watch
 import (
 	"fmt"
 	"io"
+	"maps"
+	"path"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fairlead-io/fairlead/cache"
+	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/source"
 	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/shard"
@@ -31,23 +36,63 @@ func rowOf(r *cache.Record, now time.Time) row {
 	return out
 }
 
-// stateOf returns the state of an object of any kind in one word: its phase, or its condition Ready or Available.
+// stateOf returns the state of an object of any kind in one word: its phase, what its conditions say, or where its flow
+// is.
 func stateOf(object map[string]any) string {
 	if phase, ok, _ := unstructured.NestedString(object, "status", "phase"); ok && phase != "" {
 		return phase
 	}
 	conditions, _, _ := unstructured.NestedSlice(object, "status", "conditions")
-	for _, want := range []string{"Ready", "Available", "Established"} {
-		for _, c := range conditions {
-			if m, ok := c.(map[string]any); ok && m["type"] == want {
-				if m["status"] == "True" {
-					return want
-				}
-				return "Not" + want
-			}
+	if state := stateOfConditions(conditions); state != "" {
+		return state
+	}
+	status, _, _ := unstructured.NestedMap(object, "status")
+	for _, name := range slices.Sorted(maps.Keys(status)) {
+		if state := stateOfFlow(status[name]); state != "" {
+			return state
 		}
 	}
 	return "-"
+}
+
+// stateOfConditions prefers the conditions that summarize an object. Of others it returns the type of the last one that
+// is True, such as Complete or Failed of a Job.
+func stateOfConditions(conditions []any) (state string) {
+	is := map[string]string{}
+	for _, c := range conditions {
+		m, _ := c.(map[string]any)
+		kind, _ := m["type"].(string)
+		status, _ := m["status"].(string)
+		if is[kind] = status; status == "True" {
+			state = kind
+		}
+	}
+	for _, kind := range []string{"Ready", "Available", "Established"} {
+		switch status := is[kind]; status {
+		case "":
+		case "True":
+			return kind
+		default:
+			return "Not" + kind
+		}
+	}
+	return state
+}
+
+// stateOfFlow returns how the flow of a [flow.Position] has ended or the name of its step, and "" for another value.
+func stateOfFlow(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return ""
+	}
+	var p flow.Position
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(m, &p) != nil || p.Flow == "" || p.Step == "" {
+		return ""
+	}
+	if p.Ended {
+		return p.Reason
+	}
+	return path.Base(p.Step)
 }
 
 // table writes one line per event, for output that cannot be rewritten. Statuses go to stderr.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/testlimit"
 	"github.com/fairlead-io/fairlead/operations/outbox"
 )
 
@@ -132,8 +133,8 @@ func take[T any](t *testing.T, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(30 * time.Second):
-		t.Fatal("nothing happened for 30s")
+	case <-time.After(testlimit.Wait):
+		t.Fatalf("nothing happened for %v", testlimit.Wait)
 		panic("unreachable")
 	}
 }
@@ -143,12 +144,12 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	end := time.After(30 * time.Second)
+	end := time.After(testlimit.Wait)
 	for !ok() {
 		select {
 		case <-ticker.C:
 		case <-end:
-			t.Fatalf("not within 30s: %s", what)
+			t.Fatalf("not within %v: %s", testlimit.Wait, what)
 		}
 	}
 }

@@ -32,11 +32,14 @@ func testDisturbed(t *testing.T, b *bench) {
 			t.Fatal(err)
 		}
 		api := &operations{begun: map[string][]string{}}
+		api.ctx, api.close = context.WithCancel(t.Context())
 		var work sync.WaitGroup
 		for range 2 {
 			work.Go(func() {
 				for !api.closed() {
-					ctx, stop := context.WithTimeout(t.Context(), time.Duration(10+lossy.roll(100))*time.Millisecond)
+					// A number of statements ends it, not a time: on a busy machine nothing may happen in that time.
+					ctx, stop := context.WithCancel(api.ctx)
+					lossy.after(5+lossy.roll(60), stop)
 					r := b.relay(func(_ context.Context, e outbox.Entry) error { return api.schedule(lossy, e) })
 					r.Outbox = box
 					if err := r.Run(ctx); err != nil {
@@ -96,9 +99,10 @@ func put(t *testing.T, db *sql.DB, box *outbox.Outbox, e outbox.Entry, commit bo
 
 // operations is the target of deliveries. Like a scheduler, it accepts each id once.
 type operations struct {
+	ctx   context.Context // until close
+	close context.CancelFunc
 	mu    sync.Mutex
 	begun map[string][]string // ids by key
-	done  bool
 }
 
 func (o *operations) schedule(lossy *lossyDriver, e outbox.Entry) error {
@@ -116,29 +120,39 @@ func (o *operations) schedule(lossy *lossyDriver, e outbox.Entry) error {
 	return nil
 }
 
-func (o *operations) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.done = true
-}
-
-func (o *operations) closed() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.done
-}
+func (o *operations) closed() bool { return o.ctx.Err() != nil }
 
 var errLost = errors.New("lost")
 
 type dice struct {
-	mu  sync.Mutex
-	rnd *rand.Rand
+	mu     sync.Mutex
+	rnd    *rand.Rand
+	counts []*count
+}
+
+// count is a function to call after a number of rolls.
+type count struct {
+	rolls int
+	fn    func()
 }
 
 func (d *dice) roll(sides int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.counts = slices.DeleteFunc(d.counts, func(c *count) bool {
+		if c.rolls--; c.rolls <= 0 {
+			c.fn()
+		}
+		return c.rolls <= 0
+	})
 	return d.rnd.IntN(sides)
+}
+
+// after calls fn after a number of rolls, which statements, commits and deliveries make. fn must not roll.
+func (d *dice) after(rolls int, fn func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.counts = append(d.counts, &count{rolls, fn})
 }
 
 // lossyDriver connects to a database over an unreliable connection.
