@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// serving makes a process that reads config maps in any case, and works on them while it leads.
+// serving makes a process that always reads config maps, and works on them while it leads.
 func serving(t *testing.T, s *apiserver.Server, name string, d *diary, opts ...fairlead.Option) *fairlead.Runtime {
 	t.Helper()
 	rt := fairlead.New(s.Config(), append([]fairlead.Option{fairlead.WithLeaderElection("default", "operator")},
@@ -35,7 +35,7 @@ func serving(t *testing.T, s *apiserver.Server, name string, d *diary, opts ...f
 		}
 		d.add(name + " serves")
 		<-ctx.Done()
-		d.add(name + " serves no more")
+		d.add(name + " stops serving")
 		return nil
 	})
 	rt.Add("work", func(ctx context.Context) error {
@@ -49,19 +49,20 @@ func serving(t *testing.T, s *apiserver.Server, name string, d *diary, opts ...f
 	return rt
 }
 
-// Every process serves, also before anybody leads; one works; the one that stops serves until its work has ended.
+// Every process serves, also before one leads. One process works at a time, and a stopped process serves until its work
+// has ended.
 func TestAddAlways(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		put(t, s, "x")
 		var d diary
-		nobody := s.On(leases, apiserver.Answer(apiserver.Failure(500)))
+		refused := s.On(leases, apiserver.Answer(apiserver.Failure(500)))
 		one := run(serving(t, s, "one", &d))
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff([]string{"one serves"}, d.all()); diff != "" {
-			t.Errorf("while nobody leads: -want +got:\n%s", diff)
+			t.Errorf("while no process leads: -want +got:\n%s", diff)
 		}
-		nobody.Off()
+		refused.Off()
 		time.Sleep(time.Minute)
 		two := run(serving(t, s, "two", &d))
 		time.Sleep(time.Minute)
@@ -70,10 +71,10 @@ func TestAddAlways(t *testing.T) {
 		gets := s.Log().Count(apiserver.Match{Verb: "get", Resource: "configmaps"})
 		if cm, err := client.Get[corev1.ConfigMap](t.Context(), two.Client(),
 			client.Key{Namespace: "a", Name: "x"}); err != nil || cm.Name != "x" {
-			t.Errorf("the one that waits reads %v, %v", cm, err)
+			t.Errorf("the standby reads %v, %v", cm, err)
 		}
 		if n := s.Log().Count(apiserver.Match{Verb: "get", Resource: "configmaps"}) - gets; n != 0 {
-			t.Errorf("%d requests for it", n)
+			t.Errorf("%d requests for the read", n)
 		}
 		if err := one.end(); err != nil {
 			t.Error(err)
@@ -84,8 +85,8 @@ func TestAddAlways(t *testing.T) {
 			t.Error(err)
 		}
 		want := []string{
-			"one serves", "one works", "two serves", "one drains", "one has worked", "one serves no more",
-			"two works", "two drains", "two has worked", "two serves no more",
+			"one serves", "one works", "two serves", "one drains", "one has worked", "one stops serving",
+			"two works", "two drains", "two has worked", "two stops serving",
 		}
 		if diff := cmp.Diff(want, d.all()); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
@@ -93,8 +94,8 @@ func TestAddAlways(t *testing.T) {
 	})
 }
 
-// Readiness of a process that serves is about what it serves.
-func TestReadinessOfWhatServes(t *testing.T) {
+// A process that serves is ready if its served parts are, whether it leads or not.
+func TestReadinessOfServingParts(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		put(t, s, "x")
@@ -111,13 +112,13 @@ func TestReadinessOfWhatServes(t *testing.T) {
 		readiness(t, rt, "what it serves is not listed", 503, "configmaps")
 		forbidden.Off()
 		time.Sleep(time.Minute)
-		readiness(t, rt, "nobody leads", 200, "standby", "cannot read the lease")
+		readiness(t, rt, "no process leads", 200, "standby", "cannot read the lease")
 		noSecrets := s.On(apiserver.Match{Resource: "secrets"}, apiserver.Answer(apiserver.Failure(403)))
 		none.Off()
 		time.Sleep(20 * time.Second)
 		readiness(t, rt, "it leads, and has not begun all of its work", 200, "starting", "secrets")
 		time.Sleep(3 * time.Minute)
-		readiness(t, rt, "what it works on is refused, which is told", 200, "secrets: Forbidden")
+		readiness(t, rt, "the kind of its work is refused, which is reported", 200, "secrets: Forbidden")
 		noSecrets.Off()
 		noSecrets = s.On(apiserver.Match{Resource: "secrets"}, apiserver.Answer(apiserver.Failure(500)))
 		s.DropConnections()
@@ -136,7 +137,7 @@ func TestReadinessOfWhatServes(t *testing.T) {
 	})
 }
 
-// What serves stops the runtime when it fails, and is declared before.
+// A failure of a part that serves stops the runtime. Such a part must be declared before Run.
 func TestAddAlwaysMistakes(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {

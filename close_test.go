@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// TestClientOfARuntimeCloses uses the client of a runtime that never runs, as tests and tools do.
-func TestClientOfARuntimeCloses(t *testing.T) {
+// TestClientOfAnIdleRuntimeCloses uses the client of a runtime that never runs, as tests and tools do.
+func TestClientOfAnIdleRuntimeCloses(t *testing.T) {
 	t.Parallel()
 	closed := make(chan struct{}, 10)
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -29,7 +29,7 @@ func TestClientOfARuntimeCloses(t *testing.T) {
 	c := fairlead.New(&rest.Config{Host: server.URL}).Client()
 	for range 2 { // a request after Close opens another connection
 		if _, err := c.Mapper().KindFor(corev1.SchemeGroupVersion.WithResource("configmaps")); err == nil {
-			t.Fatal("a server without resources has one")
+			t.Fatal("a resource of a server without resources")
 		}
 		c.Close()
 		select {

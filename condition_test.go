@@ -35,7 +35,7 @@ func (d *conditionDiary) add(_ context.Context, c fairlead.SourceCondition) {
 		d.busy = map[string]bool{}
 	}
 	if d.busy[name] {
-		d.t.Errorf("%s: two calls at a time", name)
+		d.t.Errorf("%s: concurrent calls", name)
 	}
 	d.busy[name] = true
 	d.mu.Unlock()
@@ -75,7 +75,7 @@ func (d *conditionDiary) want(reason, name string, want ...string) {
 	}
 }
 
-// TestSourceConditions checks the calls about sources of an observer and of a controller.
+// TestSourceConditions checks the calls for sources of an observer and of a controller.
 func TestSourceConditions(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -120,7 +120,7 @@ func TestSourceConditions(t *testing.T) {
 	})
 }
 
-// TestSlowSourceCondition checks that a function that blocks holds up no watch, and that Run waits for it.
+// TestSlowSourceCondition: a function that blocks delays no watch, and Run waits for it.
 func TestSlowSourceCondition(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -158,7 +158,7 @@ func TestSlowSourceCondition(t *testing.T) {
 	})
 }
 
-// TestSourceConditionPanics checks that a panic is logged and ends nothing.
+// TestSourceConditionPanics: a panic is logged and ends nothing.
 func TestSourceConditionPanics(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {

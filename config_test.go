@@ -43,18 +43,18 @@ func TestConfig(t *testing.T) {
 		want                 string // host
 		fails                string
 	}{
-		{"what was named comes first", flag, env, "10.0.0.1", "home", "https://flag", ""},
+		{"the named file comes first", flag, env, "10.0.0.1", "home", "https://flag", ""},
 		{"then KUBECONFIG", "", env, "10.0.0.1", "home", "https://env", ""},
 		{
 			"of several files some may be missing", "", nowhere + string(filepath.ListSeparator) + env, "", "home",
 			"https://env", "",
 		},
-		{"then that of the user", "", "", "", "home", "https://home", ""},
-		{"a file that was named and is not there", nowhere, env, "", "home", "", nowhere +
+		{"then the file of the user", "", "", "", "home", "https://home", ""},
+		{"a named file that is missing", nowhere, env, "", "home", "", nowhere +
 			" does not exist or names no server"},
-		{"KUBECONFIG that is not there", "", nowhere, "10.0.0.1", "home", "", nowhere + " does not exist or names no server"},
-		{"no file at all", "", "", "", "elsewhere", "", "cannot find an API server"},
-		{"no kubeconfig", write("bad", "a: ["), "", "", "home", "", "cannot read a kubeconfig"},
+		{"a KUBECONFIG that is missing", "", nowhere, "10.0.0.1", "home", "", nowhere + " does not exist or names no server"},
+		{"no file at all", "", "", "", "nowhere", "", "cannot find an API server"},
+		{"not a kubeconfig", write("bad", "a: ["), "", "", "home", "", "cannot read a kubeconfig"},
 		{
 			"no context of that name", write("lost", "apiVersion: v1\nkind: Config\ncurrent-context: gone\n"), "", "", "home",
 			"", "gone",
@@ -72,7 +72,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", tc.reason, err, tc.fails)
 		}
 	}
-	// In a pod its service account comes before the user's file; here there may be none.
+	// In a pod its service account comes before the user's file. The files of the account may be missing here.
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
 	t.Setenv("HOME", filepath.Join(dir, "home"))
 	got, err := fairlead.Config("")

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// countedConn is a connection that counts its end.
+// countedConn is a connection that counts when it closes.
 type countedConn struct {
 	net.Conn
 	open *atomic.Int32
@@ -30,8 +30,8 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestThreeConnections: discovery, reads and writes share one connection, and lists and watches another one. The Lease
-// has the third. None stays when Run has returned.
+// TestThreeConnections: discovery, reads and writes share one connection, lists and watches another one. The Lease has
+// the third. All are closed when Run returns.
 func TestThreeConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestThreeConnections(t *testing.T) {
 				if err := rt.Client().Create(t.Context(), c); err != nil {
 					t.Error(err)
 				}
-				var pods corev1.PodList // not watched, so the server is asked
+				var pods corev1.PodList // not watched, so the client asks the server
 				if err := rt.Client().List(t.Context(), &pods); err != nil {
 					t.Error(err)
 				}

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// What the cache holds of a kind is what its observers and the client are shown, and others of the kind share it.
+// Observers and the client see the content that the cache keeps of a kind. Other users of the kind share it.
 func TestWithContent(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -80,13 +80,14 @@ func TestWithContent(t *testing.T) {
 		}
 		text := strings.Join(shown, "\n")
 		if len(shown) != 2 || !strings.Contains(text, "map[] map[b:c]") || !strings.Contains(text, "map[seen:yes]") {
-			t.Errorf("shown are\n%s", text)
+			t.Errorf("the page shows\n%s", text)
 		}
 	})
 }
 
-// TestWithContentThatKeeps: an object that Keep names is whole and can be updated, another one lacks what is dropped.
-func TestWithContentThatKeeps(t *testing.T) {
+// TestWithContentAndKeep: an object that Keep names is complete and can be updated. Other objects lack the dropped
+// fields.
+func TestWithContentAndKeep(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		for _, name := range []string{"one-kubeconfig", "db"} {
@@ -129,8 +130,8 @@ func TestWithContentThatKeeps(t *testing.T) {
 	})
 }
 
-// A mistake in a content is told when the program begins.
-func TestWithContentThatIsMalformed(t *testing.T) {
+// Run reports an invalid content when the program starts.
+func TestWithMalformedContent(t *testing.T) {
 	t.Parallel()
 	malformed := cache.Content{Drop: []string{"spec..x"}}
 	rt := fairlead.New(&rest.Config{Host: "http://127.0.0.1:1"},
@@ -141,7 +142,7 @@ func TestWithContentThatIsMalformed(t *testing.T) {
 	}
 }
 
-// Secrets are watched for their labels; what is in them does not stay in this program.
+// Secrets are watched for their labels, and their data is not kept in memory.
 func ExampleWithContent() {
 	cluster, err := apiserver.New(apiserver.Options{})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestTwoControllersOfOneName names both places. Controllers of two clusters may have the same name.
+// TestTwoControllersOfOneName: the error names both places. Controllers of two clusters may have the same name.
 func TestTwoControllersOfOneName(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -37,10 +37,10 @@ func TestTwoControllersOfOneName(t *testing.T) {
 	})
 }
 
-// unknown is a type of which the scheme knows nothing.
+// unknown is a type outside the scheme.
 type unknown struct{ corev1.ConfigMap }
 
-func TestAllMistakesAreToldBeforeAnyRequest(t *testing.T) {
+func TestMistakesAreReportedBeforeAnyRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		rt := fairlead.New(s.Config())
 		other := rt.Join("other", s.Config())
@@ -59,7 +59,7 @@ func TestAllMistakesAreToldBeforeAnyRequest(t *testing.T) {
 		reconcile.Flow(rt, "no flow", nil, reconcile.Fibers[corev1.ConfigMap, corev1.ConfigMap]{
 			Flow: flow.New[corev1.ConfigMap]("empty"),
 		})
-		// of nobody's source
+		// without a source
 		observe.On(rt, Maps, func(context.Context, observe.Event[metav1.PartialObjectMetadata]) error { return nil })
 		err := rt.Run(t.Context())
 		if !errors.Is(err, reconcile.ErrInvalid) {
@@ -70,11 +70,11 @@ func TestAllMistakesAreToldBeforeAnyRequest(t *testing.T) {
 			"no engine", "no position", "maps",
 		} {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("the error does not tell of %q:\n%v", want, err)
+				t.Errorf("the error lacks %q:\n%v", want, err)
 			}
 		}
 		if strings.Contains(err.Error(), `"fine"`) || strings.Count(err.Error(), "declaration_test.go:") < 7 {
-			t.Errorf("got %v, want what is wrong, with file and line", err)
+			t.Errorf("got %v, want the mistakes, with file and line", err)
 		}
 		if n := len(s.Log().Select(apiserver.Match{})); n > 0 {
 			t.Errorf("%d requests were made", n)

@@ -21,9 +21,9 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// TestDisturbedRun runs runtimes of random parts, of which some fail, panic, end their goroutine or do not stop, and
-// ends them at any moment by the context, by a lost leadership, or not at all. Run returns in time with everything that
-// has failed, names what goes on, and leaves nothing behind.
+// TestDisturbedRun runs runtimes of random parts. Some parts fail, panic, end their goroutine or do not stop. The run
+// ends at a random moment by its context, by a lost leadership, or not at all. Run returns in time with all failures,
+// names the parts that still run, and leaves nothing behind.
 func TestDisturbedRun(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, disturbedRuns, func(t *testing.T, seed uint64) {
@@ -44,10 +44,10 @@ type disturbedRun struct {
 	log    []string
 
 	mu      sync.Mutex
-	failed  []error // what tasks have returned or panicked with
+	failed  []error // errors that tasks have returned or panicked with
 	running map[string]bool
-	slow    bool      // a task may not stop in time, and end before Run returns all the same
-	ending  time.Time // when the first cause of an end came
+	slow    bool      // a task may stop late, but before Run returns
+	ending  time.Time // time of the first cause of an end
 }
 
 func (d *disturbedRun) chance(n int) bool { return d.rnd.IntN(n) == 0 }
@@ -60,7 +60,7 @@ func (d *disturbedRun) note(format string, args ...any) {
 	d.log = append(d.log, fmt.Sprintf(format, args...))
 }
 
-// ends notes that something has happened at which Run has to return.
+// ends records an event at which Run has to return.
 func (d *disturbedRun) ends() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +92,7 @@ func (d *disturbedRun) play() {
 	if d.chance(2) {
 		hosts = append(hosts, rt.Join("east", d.server.Config()))
 	}
-	broken := false // some source cannot be started
+	broken := false // a source cannot be started
 	for n, h := range hosts {
 		for i := range 1 + d.rnd.IntN(3) {
 			broken = d.source(h, observe.Selector(fmt.Sprint("s", n, i))) || broken
@@ -103,7 +103,7 @@ func (d *disturbedRun) play() {
 	}
 	d.note("leading %v, degraded %v, broken %v", leading, degraded, broken)
 	if broken && !degraded {
-		d.ends() // at once, but for sources that take their time
+		d.ends() // at once, except for slow sources
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -125,17 +125,17 @@ func (d *disturbedRun) play() {
 	}
 	err := <-done
 	d.check(err, lost, broken && !degraded)
-	time.Sleep(time.Hour) // what would not stop has stopped
+	time.Sleep(time.Hour) // the late tasks have stopped
 	synctest.Wait()
 	if n := d.server.Log().Open(apiserver.Match{}); n != 0 {
-		d.t.Errorf("%d requests are open", n)
+		d.t.Errorf("%d open requests", n)
 	}
 	if d.t.Failed() {
 		d.t.Logf("%s\nRun: %v", strings.Join(d.log, "\n"), err)
 	}
 }
 
-// longest is how long Run may take to return: sources that are found out, tasks, observers with drain and grace,
+// longest is the longest duration of Run after its end: functions of sources, tasks, observers with drain and grace,
 // caches.
 const longest = 3*time.Second + 20*time.Second + 5*time.Second + 5*time.Second + 5*time.Second +
 	10*time.Second
@@ -144,29 +144,29 @@ func (d *disturbedRun) check(err error, lost, broken bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ending.IsZero() {
-		d.t.Errorf("it ended for no reason: %v", err)
+		d.t.Errorf("Run ended without a cause: %v", err)
 	} else if took := time.Since(d.ending); took > longest {
-		d.t.Errorf("it took %v to return", took)
+		d.t.Errorf("Run took %v to return", took)
 	}
 	for _, f := range d.failed {
 		if !errors.Is(err, f) && !strings.Contains(fmt.Sprint(err), f.Error()) {
-			d.t.Errorf("what failed is not told: %v", f)
+			d.t.Errorf("the error lacks the failure %v", f)
 		}
 	}
 	for name := range d.running {
 		if !strings.Contains(fmt.Sprint(err), name) {
-			d.t.Errorf("it is not told that %s goes on", name)
+			d.t.Errorf("the error does not name %s, which still runs", name)
 		}
 	}
 	if lost && !errors.Is(err, fairlead.ErrNotLeading) {
-		d.t.Errorf("the lost leadership is not told")
+		d.t.Errorf("the error lacks the lost leadership")
 	}
 	if err != nil && len(d.failed) == 0 && len(d.running) == 0 && !d.slow && !lost && !broken {
-		d.t.Errorf("nothing has failed, and Run returned: %v", err)
+		d.t.Errorf("Run returned %v without a failure", err)
 	}
 }
 
-// enter notes that user code runs; what it returns notes that it does no more.
+// enter records that user code runs. The returned function records its end.
 func (d *disturbedRun) enter(name string) (leave func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -178,7 +178,7 @@ func (d *disturbedRun) enter(name string) (leave func()) {
 	}
 }
 
-// source declares a source with an observer, and says whether it cannot be started.
+// source declares a source with an observer, and reports whether it cannot be started.
 func (d *disturbedRun) source(h observe.Host, s observe.Selector) (broken bool) {
 	kind, wait := d.rnd.IntN(8), d.upTo(3*time.Second)
 	d.note("source %s of kind %d after %v", s, kind, wait)
@@ -190,7 +190,7 @@ func (d *disturbedRun) source(h observe.Host, s observe.Selector) (broken bool) 
 		}
 		switch kind {
 		case 0:
-			return nil, errors.New("cannot find out")
+			return nil, errors.New("no configuration")
 		case 1:
 			runtime.Goexit()
 		case 2:
@@ -222,7 +222,7 @@ func (d *disturbedRun) source(h observe.Host, s observe.Selector) (broken bool) 
 	return kind < 3
 }
 
-// task adds a task that ends by itself, is told to, or does not stop for a while.
+// task adds a task that ends by itself, ends when it is stopped, or continues for a while.
 func (d *disturbedRun) task(c *fairlead.Host, name string) {
 	kind, after, linger := d.rnd.IntN(6), d.upTo(15*time.Second), d.upTo(30*time.Second)
 	d.note("%s of kind %d after %v, lingers %v", name, kind, after, linger)

@@ -81,8 +81,8 @@ func doorsOf[T any, P client.ObjectOf[T]]() []door {
 	}
 }
 
-// TestInvalidSourcesAreRefused checks that Run returns a mistake in the options of a source, with the line of the
-// declaration, wherever the source is declared.
+// TestInvalidSourcesAreRefused: Run returns a mistake in the options of a source, with the line of the declaration,
+// whatever declares the source.
 func TestInvalidSourcesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -108,7 +108,7 @@ func TestInvalidSourcesAreRefused(t *testing.T) {
 					for _, options := range [][]fairlead.Option{nil, {fairlead.WithDegraded()}} {
 						rt := fairlead.New(s.Config(), options...)
 						line := d.declare(rt, tc.option)
-						ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // no retry repairs a mistake
+						ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a mistake is not retried
 						defer cancel()
 						err := rt.Run(ctx)
 						if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), line) {
@@ -124,8 +124,8 @@ func TestInvalidSourcesAreRefused(t *testing.T) {
 	}
 }
 
-// TestSourcesOfEveryKind checks that the namespaces of WithSource do not concern cluster-scoped kinds, and that all
-// namespaces are no restriction.
+// TestSourcesOfEveryKind: the namespaces of WithSource do not apply to cluster-scoped kinds, and all namespaces are no
+// restriction.
 func TestSourcesOfEveryKind(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

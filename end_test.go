@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// What an observer is in the middle of may go on during the drain, and is cancelled after it.
+// A running handler may continue during the drain, and is canceled after it.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -31,8 +31,8 @@ func TestDrain(t *testing.T) {
 		cancelled bool
 		took      time.Duration
 	}{
-		{"what ends within the drain is not cancelled", nil, 3 * time.Second, false, 3 * time.Second},
-		{"what does not is cancelled", nil, time.Minute, true, 5 * time.Second},
+		{"a handler that ends within the drain is not canceled", nil, 3 * time.Second, false, 3 * time.Second},
+		{"a longer handler is canceled", nil, time.Minute, true, 5 * time.Second},
 		{"a longer drain", []fairlead.Option{fairlead.WithDrain(2 * time.Minute)}, time.Minute, false, time.Minute},
 		{"none", []fairlead.Option{fairlead.WithDrain(-1)}, time.Second, true, 0},
 	} {
@@ -70,8 +70,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Whoever has lost the leadership finishes nothing: what it would do is of no use.
-func TestLostLeadershipDrainsNothing(t *testing.T) {
+// A process that has lost its leadership does not drain, since its writes would be refused.
+func TestLostLeadershipDoesNotDrain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		put(t, s, "x")
@@ -93,17 +93,17 @@ func TestLostLeadershipDrainsNothing(t *testing.T) {
 	})
 }
 
-// deaf is a leadership that cannot be had.
-type deaf struct{ err error }
+// failingLeader is a leadership that always fails.
+type failingLeader struct{ err error }
 
-func (d deaf) Lead(context.Context) (context.Context, func(), error) { return nil, nil, d.err }
-func (d deaf) Fence(context.Context) error                           { return d.err }
+func (d failingLeader) Lead(context.Context) (context.Context, func(), error) { return nil, nil, d.err }
+func (d failingLeader) Fence(context.Context) error                           { return d.err }
 
 func TestLeadershipThatFails(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		broken := errors.New("no quorum")
-		rt := fairlead.New(s.Config(), fairlead.WithLeadership(deaf{broken}))
+		rt := fairlead.New(s.Config(), fairlead.WithLeadership(failingLeader{broken}))
 		observeMaps(rt, &diary{})
 		rt.Add("task", func(context.Context) error { return errors.New("was started all the same") })
 		if err := rt.Run(t.Context()); !errors.Is(err, broken) || strings.Contains(err.Error(), "started all the same") {
@@ -115,7 +115,7 @@ func TestLeadershipThatFails(t *testing.T) {
 	})
 }
 
-// Fibers may finish during the drain; those that do not are cancelled and keep what they have saved.
+// Fibers may finish during the drain. Other fibers are canceled and keep their saved positions.
 func TestFlowsEndWithTheRuntime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -141,10 +141,10 @@ func TestFlowsEndWithTheRuntime(t *testing.T) {
 			t.Errorf("after %v, Run: %v", time.Since(begin), err)
 		}
 		if err := handles[0].Wait(t.Context()); err != nil {
-			t.Errorf("a fiber that had time to finish: %v", err)
+			t.Errorf("the fiber that finishes during the drain: %v", err)
 		}
 		if err := handles[1].Wait(t.Context()); !errors.Is(err, flow.ErrClosed) {
-			t.Errorf("a fiber that had not: %v", err)
+			t.Errorf("the fiber that does not finish: %v", err)
 		}
 	})
 }
@@ -169,7 +169,7 @@ func TestStopTimeout(t *testing.T) {
 	})
 }
 
-// With Degraded the runtime works without what cannot be started, and is not ready until it can.
+// With Degraded the runtime works without the sources that cannot start, and is not ready until they do.
 func TestDegraded(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -220,8 +220,8 @@ func TestClusterNames(t *testing.T) {
 	})
 }
 
-// A cluster that comes too late does not run: that is said with its place, at once and at the end, and harms nothing
-// else.
+// A cluster that joins too late does not run. The log and the error of Run say so with its place, and other clusters
+// are not affected.
 func TestLateJoin(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -236,14 +236,14 @@ func TestLateJoin(t *testing.T) {
 		observeMaps(east, &d)
 		if !strings.Contains(log.String(), `/end_test.go:`) ||
 			!strings.Contains(log.String(), `cannot join cluster \"east\": the runtime has been run already`) {
-			t.Errorf("it is not logged: %s", log.String())
+			t.Errorf("the late join is not logged: %s", log.String())
 		}
 		if code, body := get(rt, "/readyz"); code != 200 {
 			t.Errorf("readyz is %d: %s", code, body)
 		}
 		if code, body := get(rt, "/metrics"); code != 200 || strings.Contains(body, `cluster="east"`) ||
 			!strings.Contains(body, `fairlead_store_objects{cluster=""`) {
-			t.Errorf("metrics are %d, of a cluster that does not run, or not of the one that does: %s", code, body)
+			t.Errorf("metrics: status %d, they include the late cluster or lack the running one: %s", code, body)
 		}
 		if err := r.end(); err == nil || !strings.Contains(err.Error(), "has been run already") ||
 			!strings.Contains(err.Error(), `/end_test.go:`) {
@@ -252,14 +252,14 @@ func TestLateJoin(t *testing.T) {
 		if d := cmp.Diff([]string{"Added x", "Synchronized"}, d.all()); d != "" {
 			t.Error(d)
 		}
-		rt.Join("west", s.Config()) // nobody runs it either
+		rt.Join("west", s.Config()) // this runtime never runs, so the late cluster does not either
 		if !strings.Contains(log.String(), `\"west\"`) {
-			t.Errorf("it is not logged: %s", log.String())
+			t.Errorf("the late join is not logged: %s", log.String())
 		}
 	})
 }
 
-// What fails on one cluster stops the others, and is named with its cluster.
+// A failure on one cluster stops the others, and the error names the cluster.
 func TestOneClusterFails(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -277,12 +277,12 @@ func TestOneClusterFails(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := s.Log().Open(apiserver.Match{}); n != 0 {
-			t.Errorf("%d requests are open", n)
+			t.Errorf("%d open requests", n)
 		}
 	})
 }
 
-// Mistakes in what is declared while it runs harm nothing else, and Run returns them.
+// Mistakes in declarations during the run affect nothing else, and Run returns them.
 func TestLateMistakes(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -292,10 +292,10 @@ func TestLateMistakes(t *testing.T) {
 		observeMaps(rt, &d)
 		r := run(rt)
 		synctest.Wait()
-		observe.On(east, "early", ignore)            // its source comes later
-		observe.On(east, "nowhere", ignore).Remove() // it has changed its mind
+		observe.On(east, "early", ignore)            // its source is declared later
+		observe.On(east, "nowhere", ignore).Remove() // removed again
 		observe.On(east, "missing", ignore)          // a mistake
-		observe.Source[corev1.ConfigMap](rt, Maps)   // another one
+		observe.Source[corev1.ConfigMap](rt, Maps)   // another mistake
 		observe.Source[corev1.ConfigMap](east, "early")
 		put(t, s, "x")
 		synctest.Wait()

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// testServer stands for a cluster that holds two ConfigMaps.
+// testServer returns a server with two ConfigMaps.
 func testServer() *apiserver.Server {
 	s, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -37,7 +37,7 @@ func testServer() *apiserver.Server {
 	return s
 }
 
-// A program declares what it wants to see, then runs.
+// A program declares its sources and observers, then runs.
 func Example() {
 	cluster := testServer()
 	defer cluster.Close()
@@ -62,7 +62,7 @@ func Example() {
 	// Output: Added team-a/settings was there before: true map[colour:blue]
 }
 
-// Everything that is wrong is reported at once, before the first request.
+// Run reports all mistakes at once, before the first request.
 func ExampleRuntime_Run_mistakes() {
 	rt := fairlead.New((&apiserver.Server{}).Config())
 	observe.Source[corev1.ConfigMap](rt, "settings", cache.Labels("app in web"))
@@ -73,7 +73,7 @@ func ExampleRuntime_Run_mistakes() {
 	// Output: true true
 }
 
-// What runs beside the observers is added; it may read and write through the runtime's client.
+// Add runs a function beside the observers. It may read and write through the runtime's client.
 func ExampleHost_Add() {
 	cluster := testServer()
 	defer cluster.Close()
@@ -92,7 +92,7 @@ func ExampleHost_Add() {
 		if err != nil {
 			return err
 		}
-		known, err := settings.Get(key) // sees the write, whatever the watch does
+		known, err := settings.Get(key) // sees the write, whatever the watch has delivered
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func ExampleHost_Add() {
 	// Output: red
 }
 
-// Every replica answers requests from its cache; the leader alone does the work.
+// Every replica answers requests from its cache, and only the leader works.
 func ExampleHost_AddAlways() {
 	cluster := testServer()
 	defer cluster.Close()
@@ -139,7 +139,7 @@ func ExampleHost_AddAlways() {
 	// Output: this replica leads
 }
 
-// The same declarations on two clusters.
+// The same declarations apply to two clusters.
 func ExampleRuntime_Join() {
 	home, abroad := testServer(), testServer()
 	defer home.Close()
@@ -167,7 +167,7 @@ func ExampleRuntime_Join() {
 	// 2 at home, 2 abroad
 }
 
-// Pages of the program's own stand beside those of the runtime; see also WithListen.
+// A program may add pages to those of the runtime; see also WithListen.
 func ExampleRuntime_Handle() {
 	rt := fairlead.New((&apiserver.Server{}).Config())
 	rt.Handle("/debug/greeting", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -58,8 +58,8 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// A part that is asked keeps the process from being ready while it says so, and nothing else.
-func TestPartsAreAskedWhetherTheyAreReady(t *testing.T) {
+// A part that reports that it is not ready makes the process not ready, and has no other effect.
+func TestAddReady(t *testing.T) {
 	t.Parallel()
 	for name, always := range map[string]bool{"it works": false, "it serves": true} {
 		t.Run(name, func(t *testing.T) {
@@ -99,13 +99,13 @@ func TestPartsAreAskedWhetherTheyAreReady(t *testing.T) {
 		})
 	}
 	rt := fairlead.New(nil)
-	rt.AddReady("nobody", nil)
-	if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `"nobody"`) {
+	rt.AddReady("unset", nil)
+	if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `"unset"`) {
 		t.Errorf("Run: %v", err)
 	}
 }
 
-// An observer that its policy stops before it is synced keeps the runtime from being ready, and from nothing else.
+// An observer that its policy stops before it is synced makes the runtime not ready, and has no other effect.
 func TestStoppedObserverIsNotReady(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -131,7 +131,7 @@ func TestStoppedObserverIsNotReady(t *testing.T) {
 	})
 }
 
-// A watch that goes well is never stale, however long it lasts and however little happens.
+// A working watch is never stale, however long it lasts without events.
 func TestQuietIsNotStale(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -167,7 +167,7 @@ func TestNeverReachedIsStale(t *testing.T) {
 	})
 }
 
-// Readiness and health cover what reconcilers watch, not only what observers do.
+// Readiness and health include the watches of reconcilers, not only those of observers.
 func TestHealthOfReconcilers(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -184,11 +184,11 @@ func TestHealthOfReconcilers(t *testing.T) {
 		}
 		time.Sleep(6 * time.Minute)
 		if code, body := get(rt, "/healthz"); code != 200 || !strings.Contains(body, "configmaps: Forbidden") {
-			t.Errorf("six minutes of 403, which no restart ends: %d %s", code, body)
+			t.Errorf("six minutes of 403, which a restart cannot end: %d %s", code, body)
 		}
 		if _, body := get(rt, "/metrics"); !strings.Contains(body,
 			`fairlead_store_staleness_seconds{cluster="",group="",namespace="",resource="configmaps"`) {
-			t.Errorf("no metrics of the watch")
+			t.Errorf("the metrics lack the watch")
 		}
 		forbidden.Off()
 		time.Sleep(time.Minute)
@@ -201,7 +201,7 @@ func TestHealthOfReconcilers(t *testing.T) {
 	})
 }
 
-// A name that is missing, as of an environment variable that is not set, must not switch the election off.
+// A missing name, for example from an unset environment variable, must not disable the election.
 func TestLeaderElectionWithoutName(t *testing.T) {
 	t.Parallel()
 	for _, at := range [][2]string{{"operators", ""}, {"", "gateways"}, {"", ""}} {
@@ -218,9 +218,9 @@ func TestLeaderElectionWithoutName(t *testing.T) {
 	}
 }
 
-// No restart makes the API server serve a resource or permit it: it is told, and the process stays alive. What follows
-// a refusal counts from then on.
-func TestRefusalIsNoReasonToRestart(t *testing.T) {
+// A restart cannot make the API server serve or permit a resource. The refusal is reported, and the process stays
+// healthy. An outage after a refusal counts from its own start.
+func TestRefusalDoesNotRestart(t *testing.T) {
 	t.Parallel()
 	kinds := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	for says, refuse := range map[string]func(*apiserver.Server){
@@ -248,7 +248,7 @@ func TestRefusalIsNoReasonToRestart(t *testing.T) {
 				}
 				want := "configmaps: " + says
 				if _, body := get(rt, "/healthz"); !strings.Contains(body, want) {
-					t.Errorf("healthz does not tell: %s", body)
+					t.Errorf("healthz does not report it: %s", body)
 				}
 				if status := rt.Status(0); len(status.Conditions) != 1 || !strings.HasPrefix(status.Conditions[0], want) ||
 					len(status.Problems) > 0 {
@@ -264,11 +264,11 @@ func TestRefusalIsNoReasonToRestart(t *testing.T) {
 				s.Down()
 				time.Sleep(4 * time.Minute)
 				if code, body := get(rt, "/healthz"); code != 200 {
-					t.Errorf("a short outage behind a long refusal: %d %s", code, body)
+					t.Errorf("a short outage after a long refusal: %d %s", code, body)
 				}
 				time.Sleep(2 * time.Minute)
 				if code, body := get(rt, "/healthz"); code != 503 {
-					t.Errorf("a long outage behind a refusal: %d %s", code, body)
+					t.Errorf("a long outage after a refusal: %d %s", code, body)
 				}
 				if err := r.end(); err != nil {
 					t.Error(err)
@@ -278,7 +278,7 @@ func TestRefusalIsNoReasonToRestart(t *testing.T) {
 	}
 }
 
-// A process that serves stays ready for its callers while a resource is refused, and tells it.
+// A process that serves stays ready for its callers while a resource is refused, and reports the refusal.
 func TestRefusalLeavesServersReady(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {

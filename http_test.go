@@ -71,7 +71,7 @@ func TestPages(t *testing.T) {
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(body, want) {
-					t.Errorf("%s does not say %q:\n%s", tc.path, want, body)
+					t.Errorf("%s lacks %q:\n%s", tc.path, want, body)
 				}
 			}
 		}
@@ -81,7 +81,7 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// TestProfiles: whoever can connect from elsewhere gets none, unless a guard lets them pass.
+// TestProfiles: clients on other machines get no profiles, unless a guard admits them.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	s, err := apiserver.New(apiserver.Options{})
@@ -111,13 +111,13 @@ func TestProfiles(t *testing.T) {
 		code              int
 		want              string
 	}{
-		{"as the advice of why says", open, here, "127.0.0.1:8080", "", "goroutine?debug=2", 200, "TestProfiles"},
+		{"the path that the advice of why names", open, here, "127.0.0.1:8080", "", "goroutine?debug=2", 200, "TestProfiles"},
 		{"the list", open, here, "localhost:8080", "", "", 200, "/debug/pprof/heap\n"},
-		{"from elsewhere", open, there, "10.0.0.1:8080", "", "goroutine?debug=2", 403, "GuardDebug"},
-		{"by a page of others", open, here, "evil.example", "", "heap", 403, "GuardDebug"},
+		{"from another machine", open, there, "10.0.0.1:8080", "", "goroutine?debug=2", 403, "GuardDebug"},
+		{"by a foreign page", open, here, "evil.example", "", "heap", 403, "GuardDebug"},
 		{"the guard refuses", guarded, here, "127.0.0.1:8080", "", "heap", 401, ""},
-		{"the guard lets pass", guarded, there, "10.0.0.1:8080", "good", "goroutine?debug=2", 200, "TestProfiles"},
-		{"a program that serves its own", own, there, "10.0.0.1:8080", "", "heap", http.StatusTeapot, ""},
+		{"the guard admits", guarded, there, "10.0.0.1:8080", "good", "goroutine?debug=2", 200, "TestProfiles"},
+		{"a program that serves its own profiles", own, there, "10.0.0.1:8080", "", "heap", http.StatusTeapot, ""},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/"+tc.path, nil)
 		r.RemoteAddr, r.Host = tc.from, tc.host
@@ -173,10 +173,10 @@ func TestListen(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
-	_ = lines.Close() // a pipe cannot fail
+	_ = lines.Close() // closing a pipe cannot fail
 }
 
-// TestTakenPort has no consequence but an error: nothing starts.
+// TestTakenPort: a port in use is an error of Run, and nothing starts.
 func TestTakenPort(t *testing.T) {
 	t.Parallel()
 	s, err := apiserver.New(apiserver.Options{})
@@ -202,7 +202,7 @@ func TestTakenPort(t *testing.T) {
 	}
 }
 
-// TestDefaults: a program sees its log, and its writes have its name.
+// TestDefaults: the log goes to the default logger, and writes have the name of the program.
 func TestDefaults(t *testing.T) { // not parallel: it changes the default logger
 	var out bytes.Buffer
 	before := slog.Default()
@@ -230,7 +230,7 @@ func TestDefaults(t *testing.T) { // not parallel: it changes the default logger
 	}
 }
 
-// What is watched has a line of its own, whoever watches it, and one only.
+// Each watched resource has exactly one line, whatever watches it.
 func TestSourcesOfReconcilersAndClients(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -274,7 +274,7 @@ func TestSourcesOfReconcilersAndClients(t *testing.T) {
 			t.Errorf("%d sources:\n%s", len(lines), text)
 		}
 		if _, body := get(rt, "/debug/sources?format=json"); !strings.Contains(body, `"reason":"Forbidden"`) {
-			t.Errorf("JSON lacks what reconcilers watch: %s", body)
+			t.Errorf("the JSON lacks the watches of reconcilers: %s", body)
 		}
 		if d := rt.Observers().Describe(); len(d.Sources) != 1 {
 			t.Errorf("%d sources are described with observers", len(d.Sources))

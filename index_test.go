@@ -50,8 +50,8 @@ func podsOf(ctx context.Context, c *client.Client, opts ...client.ReadOption) ([
 	return keys, nil
 }
 
-// TestIndexField: the first call of a reconciler finds all objects by an index, although nothing else watches their
-// kind and their list takes long.
+// TestIndexField: the first call of a reconciler finds all objects by an index. This holds even if only the index
+// watches their kind and the list is slow.
 func TestIndexField(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -64,7 +64,7 @@ func TestIndexField(t *testing.T) {
 			observe.Source[corev1.Pod](rt, "pods")
 			observe.Known[corev1.Pod](rt, "pods")
 		}, 1},
-		{"a source watches some of it", func(rt *fairlead.Runtime) {
+		{"a source watches some objects", func(rt *fairlead.Runtime) {
 			observe.Source[corev1.Pod](rt, "pods", cache.Namespaces("a"))
 			observe.Known[corev1.Pod](rt, "pods")
 		}, 2},
@@ -94,7 +94,7 @@ func TestIndexField(t *testing.T) {
 				r := run(rt)
 				time.Sleep(time.Minute) // no watch ends before that
 				if diff := cmp.Diff([]string{"[a/one b/two] <nil>"}, slices.Compact(d.all())); diff != "" {
-					t.Error(diff) // the object may be reconciled again, as MaxInterval says
+					t.Error(diff) // the object may be reconciled again, as MaxInterval allows
 				}
 				if n := len(s.Watches(apiserver.Match{Resource: "pods"})); n != tc.watches {
 					t.Errorf("pods are watched %d times, want %d", n, tc.watches)
@@ -138,7 +138,7 @@ func TestIndexFieldSeesOwnWrites(t *testing.T) {
 	})
 }
 
-// TestIndexFieldInNamespaces: with a program that WithSource restricts, a list of all namespaces covers those of the
+// TestIndexFieldInNamespaces: in a program that WithSource restricts, a list of all namespaces covers those of the
 // program. A namespace that the program does not watch is an error.
 func TestIndexFieldInNamespaces(t *testing.T) {
 	t.Parallel()
@@ -171,7 +171,7 @@ func TestIndexFieldInNamespaces(t *testing.T) {
 				[]client.ReadOption{client.Index(cache.IndexNamespace, "b")},
 				"b/one", nil,
 			},
-			{"no index: the server is asked", nil, "a/one b/one c/one", nil},
+			{"no index: a request to the server", nil, "a/one b/one c/one", nil},
 		} {
 			keys, err := podsOf(t.Context(), rt.Client(), tc.opts...)
 			if got := strings.Join(keys, " "); got != tc.want || !errors.Is(err, tc.err) {
@@ -181,7 +181,7 @@ func TestIndexFieldInNamespaces(t *testing.T) {
 		var list corev1.ConfigMapList
 		if err := rt.Client().List(t.Context(), &list, client.Index(cache.IndexNamespace, "a")); !errors.Is(err,
 			client.ErrNotWatched) {
-			t.Errorf("a source of fewer namespaces than the program's answers for all of them: %v", err)
+			t.Errorf("a source of fewer namespaces than the program's covers all of them: %v", err)
 		}
 		if err := r.end(); err != nil {
 			t.Fatal(err)
@@ -189,8 +189,7 @@ func TestIndexFieldInNamespaces(t *testing.T) {
 	})
 }
 
-// TestIndexFieldInEveryReplica: a program that serves has its indexes also in the replicas that do not lead, once they
-// are ready.
+// TestIndexFieldInEveryReplica: a program that serves also has its indexes in ready replicas that do not lead.
 func TestIndexFieldInEveryReplica(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -220,7 +219,7 @@ func TestIndexFieldInEveryReplica(t *testing.T) {
 	})
 }
 
-// TestIndexFieldOfAbsentKind: an index of a kind that is not served holds up nothing. It works when the kind is served.
+// TestIndexFieldOfAbsentKind: an index of a kind that is not served blocks nothing. It works once the kind is served.
 func TestIndexFieldOfAbsentKind(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -289,7 +288,7 @@ func TestIndexFieldMistakes(t *testing.T) {
 			`cannot declare index "no selector": `,
 		} {
 			if strings.Count(err.Error(), want) != 1 {
-				t.Errorf("the error does not say once %q:\n%v", want, err)
+				t.Errorf("want %q once in the error:\n%v", want, err)
 			}
 		}
 		if n := strings.Count(err.Error(), "index_test.go:"); n != 8 {
@@ -337,7 +336,7 @@ func TestIndexFieldRights(t *testing.T) {
 	})
 }
 
-// TestIndexFieldOnAnyHost: a host of a test that is no runtime has the index, and reports mistakes when it runs.
+// TestIndexFieldOnAnyHost: a host of a test, which is not a runtime, has the index and reports mistakes when it runs.
 func TestIndexFieldOnAnyHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

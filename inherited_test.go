@@ -22,13 +22,13 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
 
-// broken is a database that does not answer.
+// broken is a database that does not respond.
 type broken struct{}
 
 func (broken) Connect(context.Context) (driver.Conn, error) { return nil, errors.New("broken") }
 func (broken) Driver() driver.Driver                        { return nil }
 
-// WithLogger reaches all that a runtime hosts, and a Logger given to one of them beats it.
+// Everything that a runtime hosts uses the logger of WithLogger, unless it has a Logger of its own.
 func TestOneLogger(t *testing.T) {
 	t.Parallel()
 	type declare func(t *testing.T, rt *fairlead.Runtime, s *apiserver.Server, own *slog.Logger)
@@ -61,7 +61,7 @@ func TestOneLogger(t *testing.T) {
 				t.Error(err)
 			}
 		}, []string{"fiber ended", "ouch"}},
-		{"a lease that is added", func(t *testing.T, rt *fairlead.Runtime, s *apiserver.Server, own *slog.Logger) {
+		{"an added lease", func(t *testing.T, rt *fairlead.Runtime, s *apiserver.Server, own *slog.Logger) {
 			l, err := lease.New(s.Config(), lease.Options{Namespace: "default", Name: "it", Logger: own})
 			if err != nil {
 				t.Fatal(err)
@@ -87,9 +87,9 @@ func TestOneLogger(t *testing.T) {
 				bubble(t, func(t *testing.T, s *apiserver.Server) {
 					put(t, s, "x")
 					var host, own testlog.Book
-					told, silent, log := &host, &own, (*slog.Logger)(nil)
+					used, silent, log := &host, &own, (*slog.Logger)(nil)
 					if has {
-						told, silent, log = &own, &host, own.Logger()
+						used, silent, log = &own, &host, own.Logger()
 					}
 					rt := fairlead.New(s.Config(), fairlead.WithLogger(host.Logger()))
 					tc.declare(t, rt, s, log)
@@ -97,12 +97,12 @@ func TestOneLogger(t *testing.T) {
 					synctest.Wait()
 					time.Sleep(time.Second)
 					for _, want := range tc.says {
-						if !strings.Contains(told.String(), want) {
-							t.Errorf("the log does not say %q:\n%s", want, told.String())
+						if !strings.Contains(used.String(), want) {
+							t.Errorf("the log lacks %q:\n%s", want, used.String())
 						}
 					}
 					if strings.Contains(silent.String(), tc.says[0]) {
-						t.Errorf("the other log is told, too:\n%s", silent.String())
+						t.Errorf("the other log has lines, too:\n%s", silent.String())
 					}
 					if err := r.end(); err != nil {
 						t.Error(err)

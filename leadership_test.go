@@ -52,13 +52,13 @@ func TestLeaderElection(t *testing.T) {
 		}
 		leads := func(r *running) float64 { return gathered(t, r.Registry(), "fairlead_leading")[""] }
 		if leads(one) != 1 || leads(two) != 0 {
-			t.Errorf("the metric says %v of the leader, and %v of the other one", leads(one), leads(two))
+			t.Errorf("the metric is %v for the leader, and %v for the other one", leads(one), leads(two))
 		}
 		if err := one.end(); err != nil {
 			t.Error(err)
 		}
 		if leads(one) != 0 {
-			t.Error("the metric says that it leads after its end")
+			t.Error("the metric is still set after the end")
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
@@ -72,15 +72,15 @@ func TestLeaderElection(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		if took := time.Since(begin); took > 15*time.Second {
-			t.Errorf("it ended %v after the last renewal", took)
+			t.Errorf("Run ended %v after the last renewal", took)
 		}
 		if err := three.end(); err != nil {
-			t.Errorf("to end while waiting for leadership is no error: %v", err)
+			t.Errorf("an end while waiting for leadership is an error: %v", err)
 		}
 	})
 }
 
-// leadership is one that a test takes away.
+// leadership is a leadership that a test takes away.
 type leadership struct {
 	term  context.Context
 	fence func() error
@@ -126,8 +126,8 @@ func TestNoRequestAfterLeadershipWasLost(t *testing.T) {
 	})
 }
 
-// Writes of a reconciler carry the version that they were computed from, so that a write that is still on the wire
-// after a takeover conflicts.
+// Writes of a reconciler carry the version of their base. A write that is still in flight after a takeover therefore
+// conflicts.
 func TestWritesOfALeaderCarryTheirVersion(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -157,7 +157,7 @@ func TestWritesOfALeaderCarryTheirVersion(t *testing.T) {
 	})
 }
 
-// ofContext is a leadership whose term is made of the context, as is natural.
+// ofContext is a leadership whose term derives from the context.
 type ofContext struct{ *leadership }
 
 func (l ofContext) Lead(ctx context.Context) (context.Context, func(), error) {
@@ -166,7 +166,7 @@ func (l ofContext) Lead(ctx context.Context) (context.Context, func(), error) {
 	return term, done, nil
 }
 
-// A term that ends because the program ends was not lost: what runs is drained, and Run returns no error.
+// A term that ends with the program is not lost: running handlers are drained, and Run returns no error.
 func TestTermThatEndsWithTheProgram(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -192,7 +192,7 @@ func TestTermThatEndsWithTheProgram(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		if !drained {
-			t.Error("the observer that was running was cut short")
+			t.Error("the running observer was canceled")
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// A source whose last observer was removed is watched for as long as the documentation says.
+// The watch of a source ends the documented time after its last observer is removed.
 func TestWithLinger(t *testing.T) {
 	t.Parallel()
 	for reason, tc := range map[string]struct {
@@ -39,13 +39,13 @@ func TestWithLinger(t *testing.T) {
 					<-time.After(tc.want - time.Millisecond)
 					synctest.Wait()
 					if open() != 1 {
-						t.Error("it is no longer watched")
+						t.Error("the source is no longer watched")
 					}
 				}
 				<-time.After(2 * time.Millisecond)
 				synctest.Wait()
 				if open() != 0 {
-					t.Errorf("it is still watched after %v", tc.want)
+					t.Errorf("the source is still watched after %v", tc.want)
 				}
 				if err := r.end(); err != nil {
 					t.Error(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-func TestAKindThatIsInstalledLaterIsFound(t *testing.T) {
+func TestKindThatIsInstalledLater(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {

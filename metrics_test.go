@@ -39,13 +39,12 @@ var descriptor = regexp.MustCompile(
 	`^Desc\{fqName: "([^"]+)", help: ".*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`,
 )
 
-// exportedMetrics are the metrics of a registry, by name, with their labels, and with their type where they have a
-// value now.
+// exportedMetrics returns the metrics of a registry by name: their labels, and the types of those with a value.
 func exportedMetrics(t *testing.T, r *prometheus.Registry) (labels, types map[string]string) {
 	t.Helper()
 	labels, types = map[string]string{}, map[string]string{}
 	descs := make(chan *prometheus.Desc)
-	go func() { // ends with the last of them
+	go func() { // ends with the last description
 		r.Describe(descs)
 		close(descs)
 	}()
@@ -72,7 +71,7 @@ func exportedMetrics(t *testing.T, r *prometheus.Registry) (labels, types map[st
 	return labels, types
 }
 
-// listedMetrics are those of docs/metrics.md.
+// listedMetrics returns the metrics in docs/metrics.md.
 func listedMetrics(t *testing.T) (labels, types map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile("docs/metrics.md")
@@ -100,7 +99,7 @@ func listedMetrics(t *testing.T) (labels, types map[string]string) {
 	return labels, types
 }
 
-// gathered are the values of a gauge, by the values of its labels, which are sorted by their names.
+// gathered returns the values of a gauge by the values of its labels, which are sorted by name.
 func gathered(t *testing.T, r *prometheus.Registry, name string) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -123,7 +122,7 @@ func gathered(t *testing.T, r *prometheus.Registry, name string) map[string]floa
 	return values
 }
 
-// TestOldest: the age of what has been ready, running or failing for longest is known.
+// TestOldest: the metrics have the age of the object that has been ready, running or failing for longest.
 func TestOldest(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -147,7 +146,7 @@ func TestOldest(t *testing.T) {
 		got := gathered(t, rt.Registry(), "fairlead_reconcile_oldest_seconds")
 		for _, state := range []string{"ready", "running", "failed"} {
 			if age := got[" maps "+state]; age < 8.5 || age > time.Since(begin).Seconds() {
-				t.Errorf("the oldest that is %s: %v s of 9; all: %v", state, age, got)
+				t.Errorf("the oldest that is %s: %v s, want 9; all: %v", state, age, got)
 			}
 		}
 		time.Sleep(time.Minute)
@@ -162,8 +161,8 @@ func TestOldest(t *testing.T) {
 	})
 }
 
-// TestMetricsAreListed compares docs/metrics.md with what the registries of a program of the library, and of the
-// operations controller, have: names, labels, and types as far as there are values.
+// TestMetricsAreListed compares docs/metrics.md with the registries of a program of the library and of the operations
+// controller. It compares names, labels, and the types of metrics with values.
 func TestMetricsAreListed(t *testing.T) {
 	t.Parallel()
 	listed, listedTypes := listedMetrics(t)
@@ -219,12 +218,12 @@ func TestMetricsAreListed(t *testing.T) {
 		maps.Copy(types, moreTypes)
 	}
 	for name := range exported {
-		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") { // those of client_golang
+		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") { // metrics of client_golang
 			delete(exported, name)
 		}
 	}
 	if diff := cmp.Diff(exported, listed); diff != "" {
-		t.Errorf("docs/metrics.md does not list what is exported, or lists what is not: %s", diff)
+		t.Errorf("docs/metrics.md differs from the exported metrics: %s", diff)
 	}
 	checked := 0
 	for name, want := range types {
@@ -232,15 +231,15 @@ func TestMetricsAreListed(t *testing.T) {
 			continue
 		}
 		if checked++; listedTypes[name] != want {
-			t.Errorf("%s is listed as %s, and is a %s", name, listedTypes[name], want)
+			t.Errorf("%s is listed as %s, want %s", name, listedTypes[name], want)
 		}
 	}
 	if checked < 40 {
-		t.Errorf("only %d metrics have a value to tell the type by", checked)
+		t.Errorf("only %d metrics have a value", checked)
 	}
 }
 
-// withOperations returns a runtime with the operations controller, as the program has it.
+// withOperations returns a runtime with the operations controller, as in the program.
 func withOperations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
 	t.Helper()
 	types := runtime.NewScheme()
@@ -277,7 +276,7 @@ func withOperations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
 	return rt
 }
 
-// serveOperations registers what serves the HTTP API.
+// serveOperations registers the handlers of the HTTP API.
 func serveOperations(t *testing.T, rt *fairlead.Runtime, known *cache.Store, s *apiserver.Server) {
 	t.Helper()
 	scheduler, err := operations.NewScheduler(

@@ -19,9 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Who has forgotten to install definitions is told of all of them, those of every controller and of each of its
-// watches.
-func TestAllKindsThatAreMissingAreTold(t *testing.T) {
+// The error names every kind whose definition is missing: those of all controllers and of each of their watches.
+func TestErrorNamesAllMissingKinds(t *testing.T) {
 	t.Parallel()
 	s, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -44,11 +43,11 @@ func TestAllKindsThatAreMissingAreTold(t *testing.T) {
 	reconcile.New[metav1.PartialObjectMetadata](rt, "three", done, reconcile.Primary(kind("Three")))
 	err = rt.Run(t.Context())
 	if err == nil {
-		t.Fatal("it runs")
+		t.Fatal("Run returned no error")
 	}
 	for _, name := range []string{"One", "Child", "Grandchild", "Two", "Three"} {
 		if !strings.Contains(err.Error(), `no matches for kind "`+name+`"`) {
-			t.Errorf("%s is not told: %v", name, err)
+			t.Errorf("%s is missing from the error: %v", name, err)
 		}
 	}
 }
@@ -72,7 +71,7 @@ func TestAbsentKindAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestOptionalKinds has controllers of kinds that are served only later.
+// TestOptionalKinds: controllers work with kinds that are served only later.
 func TestOptionalKinds(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -104,7 +103,7 @@ func TestOptionalKinds(t *testing.T) {
 			t.Errorf("readyz: %d %s", code, body)
 		}
 		if _, page := get(rt, "/debug/controllers"); !strings.Contains(page, "waits for its kind") {
-			t.Errorf("the page does not say what is missing:\n%s", page)
+			t.Errorf("the page does not name the missing kind:\n%s", page)
 		}
 		causes := widgets.Why(t.Context(), why.Object{
 			Group: "example.com", Kind: "Widget", Namespace: "a", Name: "w",

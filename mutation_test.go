@@ -38,12 +38,12 @@ func TestDetectMutation(t *testing.T) {
 		found   string // the key
 	}{
 		"reported": {
-			"the only observer changes what it is given, and nobody looks at it again",
+			"the only observer changes its object, which is not read again",
 			[]fairlead.Option{fairlead.WithDetectMutation()},
 			typed(spoil), "a/x",
 		},
 		"any type": {
-			"observers of any type are watched as well",
+			"changes of observers of any type are detected, too",
 			[]fairlead.Option{fairlead.WithDetectMutation()},
 			func(h observe.Host) {
 				observe.OnObject(h, Maps, func(_ context.Context, e observe.ObjectEvent) error {
@@ -55,16 +55,16 @@ func TestDetectMutation(t *testing.T) {
 			}, "a/x",
 		},
 		"innocent": {
-			"a copy is one's own",
+			"a copy may be changed",
 			[]fairlead.Option{fairlead.WithDetectMutation()},
 			typed(func(cm *corev1.ConfigMap) { spoil(cm.DeepCopy()) }), "",
 		},
-		"off": {"it costs time, so it has to be asked for", nil, typed(spoil), ""},
+		"off": {"detection costs time, so it is off by default", nil, typed(spoil), ""},
 		"prior": {
 			"the prior state is shared as well",
 			[]fairlead.Option{fairlead.WithDetectMutation()},
 			func(h observe.Host) {
-				modified, done := 0, make(chan struct{}) // nobody else looks at the first state any more
+				modified, done := 0, make(chan struct{}) // no other reader uses the first state any more
 				observe.On(h, Maps, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
 					if e.Type == observe.Modified {
 						if modified++; modified == 2 {

@@ -34,9 +34,9 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
 
-var errSilent = errors.New("nothing is said to be wrong")
+var errSilent = errors.New("no error")
 
-// orNone is the error, or that there is none.
+// orNone returns err, or errSilent if it is nil.
 func orNone(err error) error {
 	if err == nil {
 		return errSilent
@@ -46,7 +46,7 @@ func orNone(err error) error {
 
 var never = time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// each returns whether a sequence ends with an error.
+// each returns the error that ends a sequence.
 func each[T any](seq iter.Seq2[T, error]) error {
 	for _, err := range seq {
 		if err != nil {
@@ -78,7 +78,7 @@ func inStep(ctx context.Context, fn func(f *flow.Fiber[int]) flow.Next) error {
 	return h.Err()
 }
 
-// parked is how a fiber that awaits something ends.
+// parked returns the end of a fiber that awaits w.
 func parked(ctx context.Context, w flow.Wait) error {
 	return orNone(inStep(ctx, func(f *flow.Fiber[int]) flow.Next { return f.Await(w) }))
 }
@@ -123,7 +123,7 @@ func exported(t *testing.T, dir, name string) []string {
 	return names
 }
 
-// protected calls fn; a panic is an error.
+// protected calls fn and returns its panic as an error.
 func protected(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -133,8 +133,8 @@ func protected(fn func() error) (err error) {
 	return fn()
 }
 
-// TestNothing gives every constructor and function nothing: none panics, and where there is an error to return it is
-// returned.
+// TestNothing calls every constructor and function with nil and zero values. None panics, and each returns an error if
+// it can.
 func TestNothing(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -153,7 +153,7 @@ func TestNothing(t *testing.T) {
 	}
 	slices.Sort(all)
 	if diff := cmp.Diff(all, slices.Sorted(maps.Keys(table))); diff != "" {
-		t.Errorf("the table is not what the packages export: %s", diff)
+		t.Errorf("the table differs from the exported functions: %s", diff)
 	}
 	for name, fn := range table {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// callAll calls every method of v with nothing but a context.
+// callAll calls every method of v with only a context.
 func callAll(ctx context.Context, t *testing.T, what string, v any, without ...string) {
 	t.Helper()
 	value := reflect.ValueOf(v)
@@ -189,9 +189,9 @@ func callAll(ctx context.Context, t *testing.T, what string, v any, without ...s
 	}
 }
 
-// TestMethodsOfNothing calls every method of what a failed New leaves behind, of what has ended, and of what was not
-// begun: none panics.
-func TestMethodsOfNothing(t *testing.T) {
+// TestMethodsOfInvalidValues calls every method of three kinds of values: of a failed New, ended, and not begun. None
+// panics.
+func TestMethodsOfInvalidValues(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -204,7 +204,7 @@ func TestMethodsOfNothing(t *testing.T) {
 	failed := fairlead.New(nil)
 	_, noCache := failed.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("Pod"))
 	if !errors.Is(noCache, store.ErrNoCache) {
-		t.Errorf("a cache that there is not says %v", noCache)
+		t.Errorf("a nil cache returns %v", noCache)
 	}
 	idle := reconcile.New(failed, "idle", reconcile.Func[corev1.Pod](nil))
 	ended := fairlead.New(s.Config())
@@ -242,7 +242,7 @@ func TestMethodsOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cancel() // what would wait, or run, does neither
+	cancel() // ends each call that would wait or run
 
 	callAll(ctx, t, "after a failed New", failed)
 	callAll(ctx, t, "after a failed New", failed.Host)
@@ -289,8 +289,8 @@ func TestMethodsOfNothing(t *testing.T) {
 	callAll(ctx, t, "zero", observe.NewRegistry(observe.RegistryOptions{}))
 }
 
-// promoted are the methods that a handle has of its store: there is none where Acquire has failed, and they panic like
-// those of any nil.
+// promoted are the methods that a handle has of its store. After a failed Acquire there is no store, and they panic
+// like those of any nil.
 var promoted = methods(reflect.TypeFor[*cache.Store]())
 
 func methods(t reflect.Type) []string {

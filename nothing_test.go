@@ -28,10 +28,11 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// nothing is every constructor and function of the packages that a program uses, given nothing: nil, zero values, and
-// the clients of a runtime whose New has failed. Those that return an error have to return one.
+// nothing returns calls of every constructor and function of the packages that a program uses, with nil and zero
+// values. The clients are those of a runtime whose New has failed. Each call that can return an error has to return
+// one.
 func nothing(ctx context.Context) map[string]func() error {
-	rt := fairlead.New(nil) // whose clients are nil, and which is the host of the declarations
+	rt := fairlead.New(nil) // its clients are nil, and it is the host of the declarations
 	c, stores, calls := rt.Client(), rt.Cache(), rt.Calls()
 	type pod = corev1.Pod
 	fails := func(_ any, err error) error { return orNone(err) }
@@ -43,7 +44,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		_, cached := w.Check(ctx, false)
 		return orNone(errors.Join(err, cached))
 	}
-	step := func(o flow.Option) error { // an option of nothing, in a flow that runs
+	step := func(o flow.Option) error { // an option without a value, in a flow that runs
 		e := flow.NewEngine(flow.EngineOptions{})
 		defer e.Close(context.WithoutCancel(ctx))
 		h, err := flow.New("one", flow.Step("only", func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() },
@@ -59,7 +60,7 @@ func nothing(ctx context.Context) map[string]func() error {
 	writes := func(o client.WriteOption) error { return orNone(c.Update(ctx, &pod{}, o)) }
 	controls := func(o reconcile.Option) error { return ok(reconcile.New(rt, "options", reconcile.Func[pod](nil), o)) }
 	watches := func(o reconcile.WatchOption) error { return controls(reconcile.Primary(o)) }
-	nodes := func(o dependent.Option) error { // of a graph of nothing else
+	nodes := func(o dependent.Option) error { // of a graph without other nodes
 		g := dependent.For[pod]()
 		dependent.Add[pod, pod](g, "pod", nil, o, dependent.Option{})
 		return errors.Join(ok(g.Controller(rt, "nodes")), orNone(g.Err()))

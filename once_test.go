@@ -21,8 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// A failure is told in one line, by whoever decides what comes of it, with all that a reader looks for.
-func TestAFailureIsToldOnce(t *testing.T) {
+// A failure is logged in one line by the part that decides what follows, with all the facts.
+func TestFailureIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	labelled := func(ctx context.Context, c *client.Client, g *testbed.Gateway) error {
 		return client.Modify(ctx, c, g, func(g *testbed.Gateway) error {
@@ -59,16 +59,16 @@ func TestAFailureIsToldOnce(t *testing.T) {
 		{"a reconciler fails", func(rt *fairlead.Runtime) { reconciler(rt, plain) }, []string{
 			"level=ERROR", "reconciliation failed", "key=a/web", "controller=gateways", "class=stopped", "attempts=1",
 		}},
-		{"what a reconciler sends is refused", func(rt *fairlead.Runtime) {
+		{"a request of a reconciler is refused", func(rt *fairlead.Runtime) {
 			reconciler(rt, func(ctx context.Context, g *testbed.Gateway) error { return labelled(ctx, rt.Client(), g) })
 		}, []string{"reconciliation failed", "key=a/web", "request=", "cannot patch Gateway a/web"}},
 		{"a fiber of a controller fails", func(rt *fairlead.Runtime) { fibers(rt, plain) }, []string{
 			"reconciliation failed", "key=a/web", "controller=gateways", "trail=label:fail", "up/label: ouch",
 		}},
-		{"what a fiber of a controller sends is refused", func(rt *fairlead.Runtime) {
+		{"a request of a fiber of a controller is refused", func(rt *fairlead.Runtime) {
 			fibers(rt, func(ctx context.Context, g *testbed.Gateway) error { return labelled(ctx, rt.Client(), g) })
 		}, []string{"reconciliation failed", "key=a/web", "trail=", "request=", "up/label: cannot patch Gateway a/web"}},
-		{"what another fiber sends is refused", func(rt *fairlead.Runtime) {
+		{"a request of another fiber is refused", func(rt *fairlead.Runtime) {
 			engine := flow.NewEngine(flow.EngineOptions{})
 			rt.Flows(engine)
 			fl := flow.New("up", flow.Step("label", flow.Do(func(ctx context.Context, g *testbed.Gateway) error {
@@ -117,18 +117,18 @@ func TestAFailureIsToldOnce(t *testing.T) {
 				r := run(rt)
 				synctest.Wait()
 				time.Sleep(time.Second)
-				var told []string
+				var logged []string
 				for line := range strings.Lines(log.String()) {
 					if strings.Contains(line, "ouch") || !strings.Contains(line, "level=INFO") {
-						told = append(told, line)
+						logged = append(logged, line)
 					}
 				}
-				if len(told) != 1 {
-					t.Errorf("it is told %d times:\n%s", len(told), strings.Join(told, ""))
+				if len(logged) != 1 {
+					t.Errorf("the failure is logged %d times:\n%s", len(logged), strings.Join(logged, ""))
 				}
 				for _, want := range tc.says {
-					if !strings.Contains(strings.Join(told, ""), want) {
-						t.Errorf("it is not said %q: %s", want, told)
+					if !strings.Contains(strings.Join(logged, ""), want) {
+						t.Errorf("the line lacks %q: %s", want, logged)
 					}
 				}
 				if err := r.end(); err != nil {

@@ -122,8 +122,8 @@ func (b *optionalBench) condition(typ string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// TestOptionalNode checks that a node whose kind is absent is left out until the kind is served, and holds up only the
-// nodes that come after it.
+// TestOptionalNode: a node whose kind is absent is left out until the kind is served, and blocks only the nodes after
+// it.
 func TestOptionalNode(t *testing.T) {
 	t.Parallel()
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
@@ -161,7 +161,7 @@ func TestOptionalNode(t *testing.T) {
 				b.resize(2)
 				b.wantStates("a node comes after it", dependent.StateReady, dependent.StateAbsent, dependent.StateWaiting)
 				if c := b.condition("Ready"); c.Status == metav1.ConditionTrue || b.has(secrets, "secret") {
-					b.t.Errorf("a node that comes after it does not wait: %+v", c)
+					b.t.Errorf("a node after the absent one does not wait: %+v", c)
 				}
 
 				b.server.Register(widgets)
@@ -181,7 +181,7 @@ func TestOptionalNode(t *testing.T) {
 	}
 }
 
-// TestOptionalNodeOfADeletedPrimary checks that an absent kind does not hold up a deletion.
+// TestOptionalNodeOfADeletedPrimary: an absent kind does not block a deletion.
 func TestOptionalNodeOfADeletedPrimary(t *testing.T) {
 	t.Parallel()
 	withOptional(t, nil, func(b *optionalBench) {
@@ -190,12 +190,12 @@ func TestOptionalNodeOfADeletedPrimary(t *testing.T) {
 		}
 		b.settle()
 		if b.has(testbed.Gateways, "web") {
-			b.t.Error("the gateway is still there")
+			b.t.Error("the gateway still exists")
 		}
 	})
 }
 
-// TestServedOwnedKind checks that a controller reconciles its objects when an optional kind that it owns is served.
+// TestServedOwnedKind: a controller reconciles its objects when an optional kind that it owns is served.
 func TestServedOwnedKind(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {

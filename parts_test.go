@@ -30,7 +30,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// answerOf returns the answer of a handler to a caller of another machine.
+// answerOf returns the response of a handler to a client on another machine.
 func answerOf(h http.Handler, path string) (int, string) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
@@ -39,7 +39,7 @@ func answerOf(h http.Handler, path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// The guard covers the pages below /debug/ and no others. Profiles answer other machines only behind a guard.
+// The guard covers the pages below /debug/ and no others. Profiles are served to other machines only behind a guard.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	p := newPages()
@@ -234,7 +234,7 @@ func TestLeadershipHold(t *testing.T) {
 	}
 }
 
-// Declarations after the start of Run are mistakes, and the first mistakes are returned by the checks.
+// Declarations after the start of Run are mistakes, and the checks return the first ones.
 func TestDeclared(t *testing.T) {
 	t.Parallel()
 	d := &declared{log: quiet}
@@ -274,7 +274,7 @@ func TestDeclared(t *testing.T) {
 	}
 	for _, want := range []string{"x.go:3: cannot join cluster \"c\"", `cannot add "late"`} {
 		if err := d.mistakes(); !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not say %q", err, want)
+			t.Errorf("%v does not contain %q", err, want)
 		}
 	}
 }
@@ -287,7 +287,7 @@ func TestDeclaredNames(t *testing.T) {
 	}
 	for _, want := range []string{"it has no name", `another one is named "a"`} {
 		if err := d.mistakes(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not say %q", err, want)
+			t.Errorf("%v does not contain %q", err, want)
 		}
 	}
 }
@@ -304,7 +304,7 @@ func TestAdditions(t *testing.T) {
 		add("early")
 		synctest.Wait()
 		if len(ran) != 0 {
-			t.Error("it runs before the start")
+			t.Error("the addition runs before the start")
 		}
 		g := newTasks(t.Context(), func(err error) { t.Error(err) })
 		a.start(g)
@@ -319,7 +319,7 @@ func TestAdditions(t *testing.T) {
 		add("after the stop")
 		synctest.Wait()
 		if len(ran) != 0 {
-			t.Error("it runs after the stop")
+			t.Error("the addition runs after the stop")
 		}
 	})
 }
@@ -341,7 +341,7 @@ func TestEngines(t *testing.T) {
 	other := flow.NewEngine(flow.EngineOptions{})
 	for _, bad := range []*flow.Engine{nil, other} {
 		if err := e.use(bad); err == nil {
-			t.Error("it is replaced")
+			t.Error("the engine is replaced")
 		}
 	}
 	for _, e := range []*flow.Engine{engine, other} {
@@ -351,7 +351,7 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// TestRoster checks that a controller counts among those that know their rights, and that results are copies.
+// TestRoster: a controller counts among the parts that know their rights, and results are copies.
 func TestRoster(t *testing.T) {
 	t.Parallel()
 	var r roster
@@ -378,7 +378,7 @@ func TestRoster(t *testing.T) {
 	}
 }
 
-// TestRegistrations checks that a cluster with the name of another one does not remove the metrics of that one.
+// TestRegistrations: a cluster with the name of another one does not remove the other one's metrics.
 func TestRegistrations(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -401,7 +401,7 @@ func TestRegistrations(t *testing.T) {
 	}
 }
 
-// TestConnectionPart checks a connection without a configuration, and that the end of a context cancels discovery.
+// TestConnectionPart: a connection without a configuration is an error, and the end of a context cancels discovery.
 func TestConnectionPart(t *testing.T) {
 	t.Parallel()
 	none := func(...prometheus.Collector) error { return nil }
@@ -434,7 +434,7 @@ func TestConnectionPart(t *testing.T) {
 	c.abandon = abandon
 }
 
-// TestKindNamed checks the names of kinds that a question may use, without any watched store.
+// TestKindNamed checks the names of kinds that a question may use, without a watched store.
 func TestKindNamed(t *testing.T) {
 	t.Parallel()
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}, {Group: "apps", Version: "v1"}})

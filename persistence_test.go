@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// TestPersistence runs a program twice: the second run goes on where the first one ended.
+// TestPersistence runs a program twice: the second run resumes where the first one ended.
 func TestPersistence(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -46,7 +46,7 @@ func TestPersistence(t *testing.T) {
 	})
 }
 
-// Each cluster has a directory of its own below the one that is given, whatever its name.
+// Each cluster has its own directory below the given one, whatever its name.
 func TestDirectoriesOfClusters(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")

@@ -24,7 +24,7 @@ func reconcileMaps(h reconcile.Host, opts ...reconcile.Option) {
 		}), opts...)
 }
 
-// readiness checks the code of /readyz and what it says.
+// readiness checks the code and the text of /readyz.
 func readiness(t *testing.T, rt *fairlead.Runtime, when string, code int, says ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -34,13 +34,13 @@ func readiness(t *testing.T, rt *fairlead.Runtime, when string, code int, says .
 	}
 	for _, want := range says {
 		if !strings.Contains(body, want) {
-			t.Errorf("%s: readyz does not say %q:\n%s", when, want, body)
+			t.Errorf("%s: readyz lacks %q:\n%s", when, want, body)
 		}
 	}
 }
 
-// What is not listed is named with the reason, whoever watches it.
-func TestReadinessSaysWhy(t *testing.T) {
+// A source that is not listed is named with the reason, whatever watches it.
+func TestReadinessNamesTheReason(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
@@ -76,8 +76,8 @@ func TestReadinessSaysWhy(t *testing.T) {
 	}
 }
 
-// A runtime that is degraded runs without a controller whose kind does not exist, says so, and begins it when the kind
-// has come.
+// A degraded runtime runs without a controller whose kind does not exist, and reports it. It starts the controller when
+// the kind is served.
 func TestDegradedController(t *testing.T) {
 	t.Parallel()
 	for _, degraded := range []bool{false, true} {
@@ -118,7 +118,7 @@ func TestDegradedController(t *testing.T) {
 	}
 }
 
-// Two clusters of one runtime may have controllers of one name.
+// Two clusters of one runtime may have controllers of the same name.
 func TestControllersOfOneNameOnTwoClusters(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -138,8 +138,8 @@ func TestControllersOfOneNameOnTwoClusters(t *testing.T) {
 	})
 }
 
-// Run ends with an error when an engine is closed under a controller; an engine that the runtime itself ends is none.
-func TestEngineThatIsClosedUnderAController(t *testing.T) {
+// Run returns an error when an engine is closed under a controller, but not when the runtime itself closes the engine.
+func TestEngineClosedUnderAController(t *testing.T) {
 	t.Parallel()
 	for _, early := range []bool{false, true} {
 		bubble(t, func(t *testing.T, s *apiserver.Server) {

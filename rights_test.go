@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// A program that shares objects by namespace lists the namespaces that come with a slot; no other one asks for them.
+// A program that shares objects by namespace lists the namespaces of a gained slot. No other program lists namespaces.
 func TestRightToNamespaces(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

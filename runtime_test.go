@@ -45,7 +45,7 @@ func bubble(t *testing.T, test func(t *testing.T, s *apiserver.Server)) {
 	})
 }
 
-// running is a runtime that runs.
+// running is a runtime during its run.
 type running struct {
 	*fairlead.Runtime
 	stop context.CancelFunc
@@ -59,13 +59,13 @@ func run(rt *fairlead.Runtime) *running {
 	return r
 }
 
-// end stops it and returns what Run returned.
+// end stops the runtime and returns the result of Run.
 func (r *running) end() error {
 	r.stop()
 	return <-r.err
 }
 
-// diary is what happened, in order.
+// diary records lines in order.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -138,13 +138,13 @@ func TestRunStopsInReverseOrder(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		got := d.all()
-		slices.Sort(got[:2]) // they start together
+		slices.Sort(got[:2]) // they start concurrently
 		if d := cmp.Diff([]string{"observer begins", "task begins", "task ends", "observer ends"}, got); d != "" {
 			t.Error(d)
 		}
 		synctest.Wait()
 		if n := s.Log().Open(apiserver.Match{}); n != 0 {
-			t.Errorf("%d requests are open", n)
+			t.Errorf("%d open requests", n)
 		}
 		if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "has been run already") {
 			t.Errorf("a second run: %v", err)
@@ -152,7 +152,7 @@ func TestRunStopsInReverseOrder(t *testing.T) {
 	})
 }
 
-func TestRunReturnsWhatFailed(t *testing.T) {
+func TestRunReturnsFailures(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for _, tc := range []struct {
@@ -170,7 +170,7 @@ func TestRunReturnsWhatFailed(t *testing.T) {
 		}, []string{"panics panicked: oh no", "runtime_test.go"}, nil, 0},
 		{"a task that ends its goroutine, as t.Fatal does", func(rt *fairlead.Runtime) {
 			rt.Add("gone", func(context.Context) error {
-				defer func() { _ = recover() }() // there is nothing to recover from
+				defer func() { _ = recover() }() // there is nothing to recover
 				runtime.Goexit()
 				return nil
 			})
@@ -189,7 +189,7 @@ func TestRunReturnsWhatFailed(t *testing.T) {
 			})
 			rt.Add("first", func(context.Context) error { return broken })
 		}, []string{"first: broken", "second: could not say goodbye"}, broken, 0},
-		{"a task that says cancelled although it was not", func(rt *fairlead.Runtime) {
+		{"a task that returns Canceled without a cancellation", func(rt *fairlead.Runtime) {
 			rt.Add("confused", func(context.Context) error { return context.Canceled })
 		}, []string{"confused: context canceled"}, context.Canceled, 0},
 		{"a task that does not stop", func(rt *fairlead.Runtime) {
@@ -237,10 +237,10 @@ func TestRunReturnsWhatFailed(t *testing.T) {
 					t.Errorf("%v is not %v", err, tc.is)
 				}
 				if took := time.Since(begin); took != tc.took {
-					t.Errorf("it took %v", took)
+					t.Errorf("Run took %v", took)
 				}
 				if strings.Contains(tc.reason, "mistake") && len(s.Log().Requests) > 0 {
-					t.Errorf("%d requests were made", len(s.Log().Requests))
+					t.Errorf("%d requests were sent", len(s.Log().Requests))
 				}
 				time.Sleep(time.Hour)
 			})
@@ -257,7 +257,7 @@ func TestNewWithoutConfiguration(t *testing.T) {
 	}
 }
 
-// A server that does not answer the discovery must not keep the program from ending.
+// A server that does not respond to discovery must not keep the program from stopping.
 func TestStopDuringDiscovery(t *testing.T) {
 	t.Parallel()
 	s, err := apiserver.New(apiserver.Options{})
@@ -276,8 +276,8 @@ func TestStopDuringDiscovery(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Errorf("Run: %v", err)
 	}
-	if took := time.Since(begin); took >= 20*time.Second { // the clock is the real one, of a busy machine
-		t.Errorf("it took %v", took)
+	if took := time.Since(begin); took >= 20*time.Second { // the real clock, on a busy machine
+		t.Errorf("Run took %v", took)
 	}
 }
 
@@ -368,13 +368,13 @@ func TestSeveralClusters(t *testing.T) {
 		synctest.Wait()
 		for _, s := range []*apiserver.Server{s, other} {
 			if n := s.Log().Open(apiserver.Match{}); n != 0 {
-				t.Errorf("%d requests are open", n)
+				t.Errorf("%d open requests", n)
 			}
 		}
 	})
 }
 
-// The end of the context hides nothing that has failed before.
+// The end of the context hides no earlier failure.
 func TestFailureBeforeTheEndIsReturned(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

@@ -27,7 +27,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// steps counts what the steps of flows have done, and how their fibers have ended.
+// steps counts the completed steps of flows, and records how their fibers ended.
 type steps struct {
 	mu    sync.Mutex
 	done  map[string]int
@@ -40,8 +40,7 @@ func (s *steps) did(what string) {
 	s.done[what]++
 }
 
-// brings is a flow that does something, waits, does something that takes a while, and waits again. It is undone in no
-// case but a deletion.
+// brings returns a flow that takes a step, waits, takes a slow step, and waits again. Only a deletion undoes it.
 func (s *steps) brings() *flow.Flow[testbed.Gateway] {
 	step := func(name string, takes time.Duration,
 		then func(*flow.Fiber[testbed.Gateway]) flow.Next,
@@ -62,8 +61,8 @@ func (s *steps) brings() *flow.Flow[testbed.Gateway] {
 		step("three", 300*time.Millisecond, delay(5*time.Second)), step("four", 0, delay(time.Second)))
 }
 
-// TestFlowsMove has replicas come and go while flows are at work. Each goes on where it was: no step runs twice, and
-// nothing is undone.
+// TestFlowsMove adds and removes replicas while flows run. Each flow resumes at its position: no step runs twice, and
+// none is undone.
 func TestFlowsMove(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 4, func(t *testing.T, sd uint64) {
@@ -104,7 +103,7 @@ func TestFlowsMove(t *testing.T) {
 				}
 			}
 			if len(s.done) != 4*len(keys) {
-				t.Errorf("more was done than steps: %v", s.done)
+				t.Errorf("unexpected effects: %v", s.done)
 			}
 			if s.ended[flow.Completed] != len(keys) || s.ended[flow.Failed]+s.ended[flow.Cancelled] > 0 {
 				t.Errorf("fibers have ended: %v", s.ended)
@@ -140,7 +139,7 @@ func (s *steps) replica(server *apiserver.Server, by shard.By, name string) *run
 	return run(rt)
 }
 
-// Only what can go on elsewhere may run where replicas share the objects.
+// Replicas that share objects accept only flows that another replica can resume.
 func TestShardedFlowsAreDurable(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -157,7 +156,7 @@ func TestShardedFlowsAreDurable(t *testing.T) {
 	})
 }
 
-// What contradicts itself is told before anything runs.
+// Contradictory options are reported before anything runs.
 func TestMistakesOfShards(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -187,8 +186,8 @@ func TestMistakesOfShards(t *testing.T) {
 	})
 }
 
-// TestOtherProgramInShards checks that a replica states its main package, its namespaces and its kinds, and that the
-// group refuses another program.
+// TestOtherProgramInShards: a replica states its main package, its namespaces and its kinds. The group refuses another
+// program.
 func TestOtherProgramInShards(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -223,8 +222,8 @@ func TestOtherProgramInShards(t *testing.T) {
 	})
 }
 
-// TestStandbyBesideALeader: a member that waits for a leader of the program to end is ready, else a rollout would wait
-// for both. It takes over when that has ended. One without rights says so.
+// TestStandbyBesideALeader: a member that waits for the end of a leader of the program is ready. Otherwise a rollout
+// would wait for both. It takes over after the leader. A member without rights reports that.
 func TestStandbyBesideALeader(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -255,7 +254,7 @@ func TestStandbyBesideALeader(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if code, body := get(member.Runtime, "/readyz"); code != 200 || strings.Contains(body, "standby") || len(seen) != 1 {
-			t.Errorf("after it: %d %s, saw %d", code, body, len(seen))
+			t.Errorf("after the leader: %d %s, saw %d", code, body, len(seen))
 		}
 		if code, body := get(member.Runtime, "/debug/shards"); code != 200 || !strings.Contains(body, `"held":"0-63"`) {
 			t.Errorf("/debug/shards: %d %s", code, body)

@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// sharer runs a member that observes with a function.
+// sharer runs a member with an observer.
 func sharer(s *apiserver.Server, name string, fn func(*fairlead.Runtime) func(context.Context,
 	observe.Event[corev1.ConfigMap]) error, opts ...cache.Option,
 ) *running {
@@ -33,9 +33,9 @@ func sharer(s *apiserver.Server, name string, fn func(*fairlead.Runtime) func(co
 	return run(rt)
 }
 
-// A slot is let go when the call that runs for an object of it has returned; what was to come after that is not told,
-// nor that it has left.
-func TestObserverEndsBeforeItsSlotIsLetGo(t *testing.T) {
+// A slot is released when the running call for one of its objects has returned. Later events, even Left, may be
+// dropped.
+func TestObserverEndsBeforeItsSlotIsReleased(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		for _, name := range []string{"x", "y", "z"} {
@@ -56,13 +56,13 @@ func TestObserverEndsBeforeItsSlotIsLetGo(t *testing.T) {
 					time.Sleep(5 * time.Second)
 				}
 				if d.add("one ends " + e.Type.String()); ctx.Err() != nil {
-					t.Errorf("it was cut off: %v", context.Cause(ctx))
+					t.Errorf("the call was canceled: %v", context.Cause(ctx))
 				}
 				return nil
 			}
 		})
 		<-busy
-		one.stop() // as its slot moves
+		one.stop() // while its slot moves
 		two := sharer(s, "two", func(*fairlead.Runtime) func(context.Context, observe.Event[corev1.ConfigMap]) error {
 			return func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
 				if e.Type != observe.Synchronized {
@@ -79,7 +79,7 @@ func TestObserverEndsBeforeItsSlotIsLetGo(t *testing.T) {
 		}
 		got := d.all()
 		if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[len(got)-1] != want[len(want)-1] {
-			t.Errorf("told: %q", got)
+			t.Errorf("got %q", got)
 		}
 		for _, p := range []*running{one, two} {
 			if err := p.end(); err != nil {
@@ -89,9 +89,9 @@ func TestObserverEndsBeforeItsSlotIsLetGo(t *testing.T) {
 	})
 }
 
-// An object whose deletion was still to be told when its slot left has left: who counts objects has to hear of it, and
-// who undoes something for deleted ones must not.
-func TestDeletionBehindALeavingSlot(t *testing.T) {
+// An object whose deletion event is pending when its slot leaves gets a Left event. Observers that count objects need
+// one event, and observers that clean up deleted objects must not run.
+func TestPendingDeletionOfALostSlot(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		put(t, s, "x")
@@ -132,8 +132,8 @@ func TestDeletionBehindALeavingSlot(t *testing.T) {
 	})
 }
 
-// A call that does not return is told after the drain bound why, and may write nothing any more.
-func TestObserverIsCutOffWhenItsSlotMoves(t *testing.T) {
+// A call that does not return is canceled with a cause after the drain, and its writes are refused.
+func TestObserverIsCanceledWithoutALease(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		put(t, s, "x")
@@ -156,12 +156,12 @@ func TestObserverIsCutOffWhenItsSlotMoves(t *testing.T) {
 		}, cache.Namespaces("a"))
 		<-busy
 		begun := time.Now()
-		s.On(leases, apiserver.Answer(apiserver.Failure(500))) // it cannot renew
+		s.On(leases, apiserver.Answer(apiserver.Failure(500))) // the lease cannot be renewed
 		if err := <-cause; !errors.Is(err, group.ErrLost) {
 			t.Errorf("the cause is %v", err)
 		}
 		if took := time.Since(begun); took > 9*time.Second {
-			t.Errorf("it worked on for %v", took)
+			t.Errorf("the call continued for %v", took)
 		}
 		if err := <-writes; err != nil {
 			t.Error(err)
@@ -176,8 +176,7 @@ func TestObserverIsCutOffWhenItsSlotMoves(t *testing.T) {
 	})
 }
 
-// TestHealthWithoutSlots: a member that holds no slots makes no requests, and is healthy nevertheless. It stays healthy
-// when it takes over.
+// TestHealthWithoutSlots: a member without slots sends no requests and is healthy. It stays healthy when it takes over.
 func TestHealthWithoutSlots(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {

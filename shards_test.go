@@ -30,31 +30,31 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// outside is the world outside, which replicas work on: for each object, as many effects as were asked for.
-type outside struct {
+// world is the external world of the replicas: for each object, it should have as many effects as were requested.
+type world struct {
 	t        *testing.T
 	server   *apiserver.Server
 	layout   shard.Layout
-	graceful bool // nobody has crashed
+	graceful bool // no replica has crashed
 
 	mu      sync.Mutex
 	inside  map[client.Key]*replica
-	effects map[string]int // by object and what was asked for
+	effects map[string]int // by object and request
 	serial  int
 }
 
 // replica is a process that shares the objects.
 type replica struct {
 	*running
-	w    *outside
+	w    *world
 	name string
 
 	mu   sync.Mutex
-	dead bool // nothing of it has an effect any more
+	dead bool // none of its requests arrives
 	seen map[client.Key]bool
 }
 
-// kill has nothing of the process reach anybody any more.
+// kill drops all later requests of the process.
 func (p *replica) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,18 +82,18 @@ func (c cut) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.rt.RoundTrip(r)
 }
 
-// WrappedRoundTripper is how others find the transport below.
+// WrappedRoundTripper returns the wrapped transport.
 func (c cut) WrappedRoundTripper() http.RoundTripper { return c.rt }
 
 // begin starts a replica.
-func (w *outside) begin(name string) *replica {
+func (w *world) begin(name string) *replica {
 	p := &replica{w: w, name: name, seen: map[client.Key]bool{}}
 	cfg := w.server.Config()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return cut{p, rt} })
-	mapper := meta.NewDefaultRESTMapper(nil) // discovery of client-go backs off on a clock that is not ours
+	mapper := meta.NewDefaultRESTMapper(nil) // discovery of client-go backs off on the real clock
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-	pages := fairlead.WithSource(source.PageSize(5)) // so that it pays to list namespaces alone
+	pages := fairlead.WithSource(source.PageSize(5)) // with small pages, lists by namespace pay off
 	rt := fairlead.New(cfg, pages, fairlead.WithMapper(mapper),
 		fairlead.WithShards("default", "replicas", func(o *group.Options) {
 			o.Layout, o.Member = w.layout, name
@@ -120,16 +120,16 @@ func (p *replica) observe(_ context.Context, e observe.Event[corev1.ConfigMap]) 
 		p.seen[e.Key] = true
 	case observe.Left:
 		if !p.seen[e.Key] {
-			p.w.t.Errorf("%s: %s leaves and was not there", p.name, e.Key)
+			p.w.t.Errorf("%s: %s leaves without being there", p.name, e.Key)
 		}
 		delete(p.seen, e.Key)
 	case observe.Deleted:
-		p.w.t.Errorf("%s: %s was told to be deleted", p.name, e.Key)
+		p.w.t.Errorf("%s: %s has a DELETED event", p.name, e.Key)
 	}
 	return nil
 }
 
-// reconcile makes one effect outside for what is wanted, once, and one child for each object.
+// reconcile makes one external effect for each request, and one child for each object.
 func (p *replica) reconcile(ctx context.Context, rt *fairlead.Runtime, cm *corev1.ConfigMap) error {
 	w, key := p.w, client.KeyOf(cm)
 	if err := p.enter(rt, cm); err != nil {
@@ -157,7 +157,7 @@ func (p *replica) reconcile(ctx context.Context, rt *fairlead.Runtime, cm *corev
 	return rt.Client().Create(ctx, child)
 }
 
-// enter notes that a replica works on an object, on which no other one may.
+// enter records that a replica works on an object. No other replica may do so.
 func (p *replica) enter(rt *fairlead.Runtime, cm *corev1.ConfigMap) error {
 	w, key := p.w, client.KeyOf(cm)
 	if err := rt.Shards().Fence(w.layout.SlotOf(cm.Namespace, cm.UID)); err != nil {
@@ -172,7 +172,7 @@ func (p *replica) enter(rt *fairlead.Runtime, cm *corev1.ConfigMap) error {
 	return nil
 }
 
-func (w *outside) leave(key client.Key, p *replica) {
+func (w *world) leave(key client.Key, p *replica) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.inside[key] == p {
@@ -180,8 +180,8 @@ func (w *outside) leave(key client.Key, p *replica) {
 	}
 }
 
-// effect is what a call to the outside makes.
-func (w *outside) effect(p *replica, id string) {
+// effect makes one external effect.
+func (w *world) effect(p *replica, id string) {
 	if p.isDead() {
 		return
 	}
@@ -193,15 +193,15 @@ func (w *outside) effect(p *replica, id string) {
 	}
 }
 
-func (w *outside) unique(name string) string {
+func (w *world) unique(name string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.serial++
 	return fmt.Sprintf("%s-%d", name, w.serial)
 }
 
-// want asks something of an object.
-func (w *outside) want(ns, name string) {
+// want requests an effect for an object.
+func (w *world) want(ns, name string) {
 	w.mu.Lock()
 	w.serial++
 	n := w.serial
@@ -224,8 +224,8 @@ var (
 	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 )
 
-// check looks whether all that was asked for was done, by whom it should, at rest.
-func (w *outside) check(live []*replica, objects []client.Key) {
+// check compares the effects and the members at rest with the requests.
+func (w *world) check(live []*replica, objects []client.Key) {
 	t := w.t
 	children := map[string]int{}
 	all, err := w.server.Objects(secrets)
@@ -247,7 +247,7 @@ func (w *outside) check(live []*replica, objects []client.Key) {
 			t.Fatal(err)
 		}
 		if data["want"] != data["done"] {
-			t.Errorf("%s: %v is not done", k, data)
+			t.Errorf("%s: %v has no effect", k, data)
 		}
 		if n := children[k.String()]; n != 1 && w.graceful || n < 1 {
 			t.Errorf("%s has %d children", k, n)
@@ -273,13 +273,13 @@ func (w *outside) check(live []*replica, objects []client.Key) {
 		held = held.Union(own)
 	}
 	if !held.IsAll() {
-		t.Errorf("of %d members only slots %s are held", len(live), held)
+		t.Errorf("%d members hold only the slots %s", len(live), held)
 	}
 }
 
-// TestReplicasShare plays random schedules: replicas come, go and crash while the objects change. Each object is worked
-// on by one at a time, nothing is forgotten, and unless somebody has crashed, each effect is made once and each object
-// has one child.
+// TestReplicasShare plays random schedules: replicas start, stop and crash while the objects change. One replica works
+// on an object at a time, and no request is lost. Without a crash, each effect is made once and each object has one
+// child.
 func TestReplicasShare(t *testing.T) {
 	t.Parallel()
 	for _, by := range []shard.By{shard.Namespace, shard.UID} {
@@ -288,7 +288,7 @@ func TestReplicasShare(t *testing.T) {
 				t.Parallel()
 				seed.Play(t, 3, func(t *testing.T, s uint64) {
 					bubble(t, func(t *testing.T, server *apiserver.Server) {
-						w := &outside{
+						w := &world{
 							t: t, server: server, layout: shard.Layout{By: by, Slots: 8}, graceful: graceful,
 							inside: map[client.Key]*replica{}, effects: map[string]int{},
 						}
@@ -300,25 +300,25 @@ func TestReplicasShare(t *testing.T) {
 	}
 }
 
-func (w *outside) play(r *rand.Rand) {
+func (w *world) play(r *rand.Rand) {
 	var objects []client.Key
 	for i := range 24 {
 		k := client.Key{Namespace: fmt.Sprintf("%c-team", 'a'+i%12), Name: fmt.Sprint("o", i)}
 		objects = append(objects, k)
 		w.want(k.Namespace, k.Name)
 	}
-	if r.IntN(4) > 0 { // as on every API server but those of others
+	if r.IntN(4) > 0 { // usually the namespaces exist
 		for _, k := range objects[:12] {
 			if _, err := w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: k.Namespace}}); err != nil {
 				w.t.Fatal(err)
 			}
 		}
 	}
-	if r.IntN(2) == 0 { // what is owned is listed later than its owners
+	if r.IntN(2) == 0 { // owned objects are listed later than their owners
 		w.server.On(apiserver.Match{Verb: "list", Resource: "secrets"},
 			apiserver.Delay(time.Duration(r.IntN(2000))*time.Millisecond))
 	}
-	late := r.IntN(2) == 0 // and its watch is behind, now and then
+	late := r.IntN(2) == 0 // sometimes the watch of the owned objects lags
 	var hold *apiserver.Hold
 	var live, gone []*replica
 	names := 0

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// WithTracerProvider reaches all that a runtime hosts: a request is below its reconciliation or step, a step below its
-// fiber, a fiber below what has started it. Of a watch, which may last for ever, there are its initial events.
+// With WithTracerProvider, the span of a request is below its reconciliation or step. That of a step is below its
+// fiber, and that of a fiber below its start. A watch, which may last for ever, has a span for its initial events.
 func TestOneTracerProvider(t *testing.T) {
 	t.Parallel()
 	for _, joined := range []bool{false, true} {

@@ -19,8 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyIsAsked: who was added with Explain is asked about the object by its real kind, whatever it was called.
-func TestWhyIsAsked(t *testing.T) {
+// TestExplainGetsTheRealKind: an explainer added with Explain gets the object with its real kind, whatever name the
+// question uses.
+func TestExplainGetsTheRealKind(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -34,7 +35,7 @@ func TestWhyIsAsked(t *testing.T) {
 	}
 	of := why.Object{Kind: "Pod", Namespace: "prod", Name: "web"}
 	var asked []why.Object
-	cause := why.Cause{Type: "NoMoney", Message: "nobody has paid"}
+	cause := why.Cause{Type: "NoMoney", Message: "the bill is unpaid"}
 	rt.Explain(why.Func(func(context.Context, why.Object) []why.Cause { panic("of an explainer") }))
 	rt.Explain(why.Func(func(_ context.Context, of why.Object) []why.Cause {
 		asked = append(asked, of)
@@ -52,14 +53,14 @@ func TestWhyIsAsked(t *testing.T) {
 		if len(a.Causes) != 2 || a.Kind != "Pod" || a.Namespace != "prod" || a.Name != "web" || !a.Stuck {
 			t.Fatalf("%s: %+v", kind, a)
 		}
-		if diff := cmp.Diff(cause, a.Causes[0]); diff != "" || a.Causes[1].Type != why.NotLeading { // it was not run
+		if diff := cmp.Diff(cause, a.Causes[0]); diff != "" || a.Causes[1].Type != why.NotLeading { // the runtime has not run
 			t.Errorf("%s: %s, -want +got:\n%s", kind, a.Causes[1].Type, diff)
 		}
 	}
 }
 
-// TestWhyOfNothing: what does not exist is told apart from what cannot be asked about.
-func TestWhyOfNothing(t *testing.T) {
+// TestWhyOfAbsentAndInvalidObjects: an absent object and an invalid question have different errors.
+func TestWhyOfAbsentAndInvalidObjects(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -69,7 +70,7 @@ func TestWhyOfNothing(t *testing.T) {
 	rt := fairlead.New(server.Config())
 	if _, err := rt.Why(t.Context(), why.Object{Kind: "Pod", Namespace: "prod", Name: "web"}); !errors.Is(err,
 		why.ErrNotFound) {
-		t.Errorf("got %v, want that there is none", err)
+		t.Errorf("got %v, want a missing object", err)
 	}
 	for what, of := range map[string]why.Object{
 		`no kind "Gizmo.example.com"`: {Kind: "Gizmo.example.com", Namespace: "prod", Name: "web"},
@@ -83,16 +84,17 @@ func TestWhyOfNothing(t *testing.T) {
 		}
 	}
 	if _, err := fairlead.New(nil).Why(t.Context(), why.Object{Kind: "Pod", Name: "web"}); err == nil {
-		t.Error("a runtime that could not be made has an answer")
+		t.Error("a runtime of a failed New has an answer")
 	}
 	bad := fairlead.New(server.Config())
 	bad.Explain(nil)
 	if err := bad.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot add an explainer") {
-		t.Errorf("got %v, want the mistake", err)
+		t.Errorf("got %v, want the invalid explainer", err)
 	}
 }
 
-// TestWhyQuotesConditions of kinds that it knows, of the object itself and of one that is waited for.
+// TestWhyQuotesConditions: the answer quotes conditions of known kinds, of the object itself and of an object that it
+// waits for.
 func TestWhyQuotesConditions(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
@@ -116,13 +118,13 @@ func TestWhyQuotesConditions(t *testing.T) {
 		want       []string // "condition reason" of each cause, with "+" if it is progress
 	}{
 		"unscheduled": {
-			reason: "No node takes it: that is trouble from the first moment on.", want: []string{"PodScheduled Unschedulable"},
+			reason: "No node takes the pod: a problem from the start.", want: []string{"PodScheduled Unschedulable"},
 			conditions: []corev1.PodCondition{
 				{Type: "PodScheduled", Status: "False", Reason: "Unschedulable", LastTransitionTime: now, Message: "0/1 nodes"},
 			},
 		},
 		"starting": {
-			reason: "Every pod is not ready at first.", want: []string{"Ready ContainersNotReady +"},
+			reason: "Every pod is unready at first.", want: []string{"Ready ContainersNotReady +"},
 			conditions: []corev1.PodCondition{
 				{Type: "PodScheduled", Status: "True", LastTransitionTime: now},
 				{Type: "Ready", Status: "False", Reason: "ContainersNotReady", LastTransitionTime: now},
@@ -136,13 +138,13 @@ func TestWhyQuotesConditions(t *testing.T) {
 			},
 		},
 		"completed": {
-			reason: "A pod that has done its work is not ready either.",
+			reason: "A completed pod is unready, too.",
 			conditions: []corev1.PodCondition{
 				{Type: "Ready", Status: "False", Reason: "PodCompleted", LastTransitionTime: long},
 			},
 		},
 		"well": {
-			reason:     "A condition of somebody else means what that one says.",
+			reason:     "A False condition of an unknown type is no cause.",
 			conditions: []corev1.PodCondition{{Type: "example.com/Bad", Status: "False", LastTransitionTime: long}},
 		},
 	} {
@@ -184,8 +186,8 @@ func TestWhyQuotesConditions(t *testing.T) {
 	}
 }
 
-// TestWhyObserverIsBehind: what an observer has not been told of yet is not well, and once it has been it is. So it is
-// with an observer of what is filtered or joined from a source.
+// TestWhyObserverIsBehind: an observer that has been blocked for a while is a cause for later objects, until it has
+// caught up. This also holds for observers of filtered and joined sources.
 func TestWhyObserverIsBehind(t *testing.T) {
 	t.Parallel()
 	some := observe.Selector("some maps")
@@ -234,7 +236,7 @@ func whileBehind(t *testing.T, declare func(rt *fairlead.Runtime), from observe.
 		put(t, s, "other")
 		synctest.Wait()
 		if c := first(); c.Type != why.Ended {
-			t.Errorf("a moment is no cause: %+v", c)
+			t.Errorf("behind after a moment: %+v", c)
 		}
 		time.Sleep(45 * time.Second)
 		if c := first(); c.Type != why.QueuedBehind || c.Evidence["observer"] != "mine" || c.Evidence["behind"] != "45s" ||
@@ -244,7 +246,7 @@ func whileBehind(t *testing.T, declare func(rt *fairlead.Runtime), from observe.
 		close(release)
 		synctest.Wait()
 		if c := first(); c.Type != why.Ended {
-			t.Errorf("all is handled: %+v", c)
+			t.Errorf("all events are handled: %+v", c)
 		}
 		if err := r.end(); err != nil {
 			t.Error(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// TestAuthorities: the first replica creates the Secret, others read it. A Secret that is invalid or lost is repaired,
-// and the authorities in the configurations stay trusted.
+// TestAuthorities: the first replica creates the Secret, and others read it. An invalid or lost Secret is repaired, and
+// the authorities in the configurations stay trusted.
 func TestAuthorities(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/admission/internal/authority"
 )
 
-// TestCertificate: the certificate is renewed when it is due. A new authority signs after Settle only, so that every
+// TestCertificate: the certificate is renewed when it is due. A new authority signs only after Settle, so that every
 // API server knows it.
 func TestCertificate(t *testing.T) {
 	t.Parallel()

@@ -39,10 +39,10 @@ func TestAHookThatCannotDecideAllowsNothing(t *testing.T) {
 			r.Header.Set("Content-Type", "application/json")
 			w := httptest.NewRecorder()
 			answered := make(chan struct{})
-			go func() { defer close(answered); handler.ServeHTTP(w, r) }() // which may end with the hook
+			go func() { defer close(answered); handler.ServeHTTP(w, r) }() // the hook may end the goroutine
 			<-answered
 			var review admissionv1.AdmissionReview
-			_ = json.Unmarshal(w.Body.Bytes(), &review) // what is no review allows nothing
+			_ = json.Unmarshal(w.Body.Bytes(), &review) // an invalid review allows nothing
 			if w.Code != http.StatusInternalServerError || review.Response != nil {
 				t.Errorf("%s: %s answers %d %s", reason, path, w.Code, w.Body)
 			}
@@ -67,7 +67,7 @@ func TestConversionOfAllOrNone(t *testing.T) {
 			out.Spec.MaxReplicas = in.Spec.MaxReplicas
 			return out, nil
 		}, func(context.Context, *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.HorizontalPodAutoscaler, error) {
-			return nil, errors.New("not asked for")
+			return nil, errors.New("this conversion is not requested")
 		})
 	})
 	object := func(replicas string) string {

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 )
 
-// Mistakes are told by Run before anything is sent, all of them, with file and line and the name of the hook.
+// Run reports all mistakes before it sends a request, with file and line and the name of the hook.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	good := admission.Options{Name: "pages", Namespace: "pages-system", Service: "hooks"}
@@ -47,13 +47,13 @@ func TestMistakes(t *testing.T) {
 		{
 			"no TLS", changed(func(o *admission.Options) { o.Service, o.URL = "", "http://x" }), fine, "https://",
 		},
-		{"a name that is none", changed(func(o *admission.Options) { o.Service = "A b" }), fine, "A b"},
+		{"an invalid name", changed(func(o *admission.Options) { o.Service = "A b" }), fine, "A b"},
 		{
 			"an authority that ends before it signs",
 			changed(func(o *admission.Options) { o.Certificates.Authority = time.Hour }), fine, "overlap",
 		},
 		{
-			"who settles too fast", changed(func(o *admission.Options) { o.Certificates.Settle = time.Second }), fine,
+			"a settle time that is too short", changed(func(o *admission.Options) { o.Certificates.Settle = time.Second }), fine,
 			"the settle time is",
 		},
 		{
@@ -65,7 +65,7 @@ func TestMistakes(t *testing.T) {
 			"six times",
 		},
 		{
-			"a selector that is none", changed(func(o *admission.Options) {
+			"an invalid selector", changed(func(o *admission.Options) {
 				o.Only = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}
 			}), fine, "Only",
 		},
@@ -93,7 +93,7 @@ func TestMistakes(t *testing.T) {
 			"Reinvoke",
 		},
 		{
-			"objects by no selector", good, ruled(admission.Rule{
+			"an object selector that selects nothing", good, ruled(admission.Rule{
 				OnFailure: admission.FailOpen, Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}},
 			}), "Objects",
 		},

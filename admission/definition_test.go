@@ -53,7 +53,7 @@ func none(crd *apiextensionsv1.CustomResourceDefinition) {
 }
 
 // No source of a kind is opened before the conversion is configured. The process is ready although the kind cannot be
-// listed: the API server converts by way of a Service, which leads to processes that are ready.
+// listed. Conversions need ready processes, since the API server reaches them by a Service.
 func TestSourcesWaitForTheConversion(t *testing.T) {
 	t.Parallel()
 	server, scheme, _, _ := modelOfPages(t, none)
@@ -75,7 +75,7 @@ func TestSourcesWaitForTheConversion(t *testing.T) {
 		}
 	}
 	hookbed.Run(t, rt)
-	// Twice, so that a source that does not wait has had the time of a back-off.
+	// A second one, so that a source that does not wait would have listed after its back-off.
 	if err := server.WaitFor(b.Ctx, func(l apiserver.Log) bool {
 		return len(refused(l.Select(configure))) >= 4
 	}); err != nil {
@@ -105,7 +105,7 @@ func refused(all []apiserver.Request) []apiserver.Request {
 	return slices.DeleteFunc(all, func(r apiserver.Request) bool { return r.Code != http.StatusForbidden })
 }
 
-// A definition gets what the program needs, whatever it says at first.
+// A definition gets what the program needs, whatever its initial content.
 func TestDefinitionIsCompleted(t *testing.T) {
 	t.Parallel()
 	webhook := func(at apiextensionsv1.WebhookClientConfig) func(*apiextensionsv1.CustomResourceDefinition) {
@@ -173,7 +173,7 @@ func TestDefinitionIsCompletedAgain(t *testing.T) {
 	rt := fairlead.New(server.Config(), fairlead.WithScheme(scheme))
 	h := admission.Serve(rt, admission.Options{
 		Name: "test", Namespace: "test-system", Service: "hooks", Listen: "127.0.0.1:0", Linger: -1,
-		Certificates: admission.Certificates{Look: 5 * time.Minute}, // later than the test waits
+		Certificates: admission.Certificates{Look: 5 * time.Minute}, // longer than the test waits
 	})
 	admission.Convert(h, hookbed.OldToPage, hookbed.PageToOld)
 	hookbed.Run(t, rt)
@@ -216,7 +216,7 @@ func TestDefinitionIsCompletedAgain(t *testing.T) {
 	}
 }
 
-// A program that is to exit repairs the definition first.
+// A program that is about to exit repairs the definition first.
 func TestExitOnLostFieldsRepairsFirst(t *testing.T) {
 	t.Parallel()
 	server, scheme, definitions, name := modelOfPages(t, none)

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/admission"
 )
 
-// Pods get a label, and their priority stays.
+// Pods get a label and keep their priority.
 func Example() {
 	cfg, err := fairlead.Config("")
 	if err != nil {
@@ -20,7 +20,7 @@ func Example() {
 	}
 	rt := fairlead.New(cfg, fairlead.WithSignals(), fairlead.WithListen(":9090"))
 	hooks := admission.Serve(rt, admission.Options{
-		Name: "pods", Namespace: "pods-system", Service: "pods-webhook", // its port 443 leads to 9443
+		Name: "pods", Namespace: "pods-system", Service: "pods-webhook", // port 443 of the Service leads to 9443
 	})
 	admission.Mutate(hooks, admission.Rule{
 		OnFailure:  admission.FailOpen,

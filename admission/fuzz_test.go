@@ -14,14 +14,14 @@ import (
 	"github.com/fairlead-io/fairlead"
 )
 
-// served returns what answers the API server, without one.
+// served returns the handler for the API server, without a server.
 func served(declare func(*Hooks)) http.Handler {
 	h := Serve(fairlead.New(&rest.Config{Host: "127.0.0.1:1"}), Options{Name: "fuzz", Namespace: "fuzz", Service: "fuzz"})
 	declare(h)
 	return h.server.handler(h.declared.all())
 }
 
-// FuzzReview sends what no API server would: each body is answered, either as a bad one or as a review.
+// FuzzReview sends arbitrary bodies. Each is answered as invalid, or with a review.
 func FuzzReview(f *testing.F) {
 	rule := Rule{OnFailure: FailClosed}
 	handler := served(func(h *Hooks) {
@@ -29,7 +29,7 @@ func FuzzReview(f *testing.F) {
 		all.Operations = []Operation{Create, Update, Delete}
 		Validate(h, all, func(_ context.Context, r *Request[corev1.Pod]) error {
 			if r.Operation != Delete && r.Object == nil || r.Operation != Create && r.Old == nil {
-				panic("nothing to look at")
+				panic("no object")
 			}
 			return errors.New("no")
 		})

@@ -20,13 +20,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 )
 
-// A runtime, and each of its clusters, hosts hooks.
+// A Runtime and each of its Clusters can host hooks.
 var (
 	_ admission.Host = (*fairlead.Runtime)(nil)
 	_ admission.Host = (*fairlead.Host)(nil)
 )
 
-// model starts a model of an API server that has webhook configurations and more resources.
+// model starts a model of an API server with webhook configurations and the resources in more.
 func model(t *testing.T, more ...apiserver.Resource) *rest.Config {
 	t.Helper()
 	return modelServer(t, more...).Config()
@@ -51,15 +51,15 @@ func modelServer(t *testing.T, more ...apiserver.Resource) *apiserver.Server {
 	return server
 }
 
-// served are hooks that run on a model of an API server. The model asks no hooks: a test asks them.
+// served are hooks that run on a model of an API server. The model does not call hooks, so tests do.
 type served struct {
 	*hookbed.Bench
 	runtime *fairlead.Runtime
 	url     string
-	client  *http.Client // trusts what the configuration says
+	client  *http.Client // trusts the authority in the configuration
 }
 
-// serve declares hooks, of which one validates, and returns when they are served.
+// serve declares hooks, at least one of which validates, and returns when they are served.
 func serve(t *testing.T, cfg *rest.Config, declare func(*admission.Hooks), opts ...fairlead.Option) *served {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,7 +83,7 @@ func serve(t *testing.T, cfg *rest.Config, declare func(*admission.Hooks), opts 
 	return s
 }
 
-// question is a question of an API server about a ConfigMap.
+// question is a request of an API server about a ConfigMap.
 type question struct {
 	operation   admissionv1.Operation
 	object, old *corev1.ConfigMap

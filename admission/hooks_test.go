@@ -25,7 +25,7 @@ const (
 	mutatePath   = "/mutate/mutate.configmap.v1.core"
 )
 
-// TestQuestions asks a hook about each operation. One review is one question.
+// TestQuestions calls a hook for each operation. One review is one call.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	var asked hookbed.Diary
@@ -67,7 +67,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestAnswers compares the result of a hook with the decision that is sent, the log and the metrics.
+// TestAnswers compares the result of a hook with the decision, the log and the metrics.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	var log testlog.Book
@@ -76,7 +76,7 @@ func TestAnswers(t *testing.T) {
 	}, fairlead.WithLogger(log.Logger()))
 	for _, tc := range []struct {
 		do     string
-		code   int32 // of the decision; 0: allowed, -1: there is none
+		code   int32 // of the decision; 0: allowed, -1: no decision
 		says   string
 		causes int
 		warns  []string
@@ -146,7 +146,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestMutate applies the patch of a decision to the object of the question.
+// TestMutate applies the patch of a decision to the object of the request.
 func TestMutate(t *testing.T) {
 	t.Parallel()
 	s := serve(t, model(t), func(h *admission.Hooks) {

@@ -31,14 +31,14 @@ func TestPatch(t *testing.T) {
 		{"false", `{"a":true}`, `{"a":true}`, `{"a":false}`, `[{"op":"replace","path":"/a","value":false}]`},
 		{"a member", `{}`, `{}`, `{"a":{"b":1}}`, `[{"op":"add","path":"/a","value":{"b":1}}]`},
 		{"no member", `{"a":1,"b":2}`, `{"a":1,"b":2}`, `{"b":2}`, `[{"op":"remove","path":"/a"}]`},
-		{"no member that only encoders wrote", `{}`, `{"a":null}`, `{}`, ``},
+		{"no member that only the encoder adds", `{}`, `{"a":null}`, `{}`, ``},
 		{
-			"below what only encoders wrote", `{}`, `{"status":{}}`, `{"status":{"ok":true}}`,
+			"below a member that only the encoder adds", `{}`, `{"status":{}}`, `{"status":{"ok":true}}`,
 			`[{"op":"add","path":"/status","value":{"ok":true}}]`,
 		},
 		{"below null", `{"a":null}`, `{"a":{}}`, `{"a":{"b":1}}`, `[{"op":"replace","path":"/a","value":{"b":1}}]`},
 		{
-			"what the type does not know stays", `{"a":{"x":1,"new":2}}`, `{"a":{"x":1}}`, `{"a":{"x":3}}`,
+			"a member unknown to the type stays", `{"a":{"x":1,"new":2}}`, `{"a":{"x":1}}`, `{"a":{"x":3}}`,
 			`[{"op":"replace","path":"/a/x","value":3}]`,
 		},
 		{"a path", `{"m":{}}`, `{"m":{}}`, `{"m":{"a/b~c":"1"}}`, `[{"op":"add","path":"/m/a~1b~0c","value":"1"}]`},
@@ -94,8 +94,7 @@ func value(depth int) *rapid.Generator[any] {
 	)
 }
 
-// What a patch makes of the object, by the API server's own implementation, is what the function made of its view of
-// it.
+// Applied by the API server's implementation, a patch makes the function's change to its view of the object.
 func TestPatchesApply(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -106,7 +105,7 @@ func TestPatchesApply(t *testing.T) {
 			t.Fatal(err)
 		}
 		if tree.Same(before, after) != (patch == nil) {
-			t.Fatalf("patch %s of what has changed: %v", patch, !tree.Same(before, after))
+			t.Fatalf("patch %s, changed: %v", patch, !tree.Same(before, after))
 		}
 		if patch == nil {
 			return

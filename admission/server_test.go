@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 )
 
-// What no API server would send is refused, and the function not called.
+// A request that no API server would send is refused, and the function is not called.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, model(t), func(h *admission.Hooks) {
@@ -73,7 +73,7 @@ func TestStrangers(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.runtime.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if strings.Contains(w.Body.String(), `operation="delete"`) {
-		t.Error("strangers make up labels of metrics")
+		t.Error("strangers add labels to metrics")
 	}
 	if code, body := hookbed.Send(t, s.client, "POST", s.url+path, "application/json", good); code != 200 ||
 		!strings.Contains(body, "asked about x") {

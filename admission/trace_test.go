@@ -18,11 +18,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 )
 
-// TestSpans: each question has one, below that of who asks, in which the hook is called.
+// TestSpans: each call of a hook has a span below that of the API server, and the hook runs in it.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
-	const asked = "0102030405060708090a0b0c0d0e0f10" // the trace of our questions: the API server asks, too
+	const asked = "0102030405060708090a0b0c0d0e0f10" // the trace of the test's requests, since the API server calls, too
 	inside := make(chan trace.SpanContext, 1)
 	s := serve(t, model(t), func(h *admission.Hooks) {
 		admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen},
@@ -41,8 +41,8 @@ func TestSpans(t *testing.T) {
 				return nil
 			})
 	}, fairlead.WithTracerProvider(made))
-	type told struct{ Operation, Namespace, Result, Status, Parent string }
-	for name, want := range map[string]told{
+	type attributes struct{ Operation, Namespace, Result, Status, Parent string }
+	for name, want := range map[string]attributes{
 		"allowed": {"create", "prod", "allowed", "Unset", "0102030405060708"},
 		"denied":  {"create", "prod", "denied", "Unset", "0102030405060708"},
 		"failed":  {"create", "prod", "failed", "Error", "0102030405060708"},
@@ -65,14 +65,14 @@ func TestSpans(t *testing.T) {
 		select {
 		case within = <-inside:
 		case <-time.After(testlimit.Wait):
-			t.Fatalf("%s: the hook was not asked in the trace", name)
+			t.Fatalf("%s: the hook was not called in the trace", name)
 		}
 		for _, s := range made.Named("hook validate.configmap.v1.core") {
 			if s.SpanContext().TraceID().String() != asked || spans.Value(s, "admission.result") != name {
 				continue
 			}
 			found = true
-			got := told{
+			got := attributes{
 				spans.Value(s, "admission.operation"), spans.Value(s, "k8s.namespace.name"), spans.Value(s, "admission.result"),
 				s.Status().Code.String(), s.Parent().SpanID().String(),
 			}
@@ -81,14 +81,14 @@ func TestSpans(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("%s: there is none of it: %v", name, made.Names())
+			t.Errorf("%s: it has no span: %v", name, made.Names())
 		}
 	}
 }
 
-// TestNoSpans: without a provider they cost nothing.
+// TestNoSpans: without a provider, spans allocate nothing.
 func TestNoSpans(t *testing.T) {
 	if n := admission.SpanAllocs(t.Context()); n != 0 {
-		t.Errorf("no span takes %v allocations", n)
+		t.Errorf("without a span: %v allocations", n)
 	}
 }

@@ -31,7 +31,7 @@ var web = client.Key{Namespace: "a", Name: "web"}
 // bench is a server and one process that watches gateways.
 type bench struct {
 	t      *testing.T
-	ctx    context.Context // of a reconciler with a finalizer
+	ctx    context.Context // the context of a reconciler with a finalizer
 	server *apiserver.Server
 	c      *client.Client
 }
@@ -64,10 +64,10 @@ func (b *bench) get() *gateway {
 	return g
 }
 
-// provider gives out addresses.
+// provider allocates addresses.
 type provider struct {
-	keys  []string // that create was called with
-	fails int      // calls that fail after they have created something
+	keys  []string // the keys of its calls of create
+	fails int      // number of calls that fail after they have created a resource
 	made  map[string]string
 }
 
@@ -149,7 +149,7 @@ func TestTheSameKeyAfterAFailure(t *testing.T) {
 					}
 				}
 				if err != nil || len(p.made) != 1 {
-					t.Fatalf("got %v, and %d addresses were made", err, len(p.made))
+					t.Fatalf("got %v, and %d addresses were created", err, len(p.made))
 				}
 				for _, k := range p.keys {
 					if k != p.keys[0] {
@@ -179,7 +179,7 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// Once fails before create.
+// Once fails before it calls create.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -196,7 +196,7 @@ func TestRefusals(t *testing.T) {
 			}))
 			return b.ctx
 		}},
-		{reason: "the finalizer is not there yet", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context {
+		{reason: "the finalizer does not exist yet", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context {
 			testbed.Change(b.t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
 			synctest.Wait()
 			return b.ctx
@@ -209,7 +209,7 @@ func TestRefusals(t *testing.T) {
 				return b.ctx
 			},
 		},
-		{reason: "no finalizer is known", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context {
+		{reason: "no finalizer is configured", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context {
 			return b.t.Context()
 		}},
 		{
@@ -298,7 +298,7 @@ func TestAnnotation(t *testing.T) {
 		}
 		cm.Annotations = map[string]string{"alloc.fairlead.io/slots": "{"}
 		if held := alloc.Held(cm); len(held) != 1 || !strings.Contains(held[0], "malformed") {
-			t.Errorf("what cannot be read holds nothing: %v", held)
+			t.Errorf("an unreadable slot holds the object: %v", held)
 		}
 	})
 }
@@ -314,7 +314,7 @@ func TestRelease(t *testing.T) {
 		busy := true
 		release := func(_ context.Context, key, value string) error {
 			if s := testbed.Stored(b.server, web).Status.Allocated["ip"]; !s.Releasing {
-				t.Errorf("release was called before it was recorded: %+v", s)
+				t.Errorf("release was called before the release was recorded: %+v", s)
 			}
 			released = append(released, value)
 			if busy {
@@ -340,14 +340,14 @@ func TestRelease(t *testing.T) {
 		}
 		second, err := alloc.Once(b.ctx, b.c, b.get(), "ip", p.create)
 		if err != nil || second == first || p.keys[0] == p.keys[1] {
-			t.Errorf("a slot that is used again: %q after %q, %v", second, first, err)
+			t.Errorf("a reused slot: %q after %q, %v", second, first, err)
 		}
 		if err := b.server.Remove(testbed.Gateways, "a", "web"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if err := alloc.Release(b.ctx, b.c, testbed.New("a", "web"), "ip", release); err != nil {
-			t.Errorf("of an object that is gone: %v", err)
+			t.Errorf("of a deleted object: %v", err)
 		}
 	})
 }
@@ -367,7 +367,7 @@ func TestTheValueIsRecordedAfterTheContextHasEnded(t *testing.T) {
 	})
 }
 
-// What cannot be recorded any more is named, and given back.
+// A resource that cannot be recorded any more is named in the error, and discarded.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -386,7 +386,7 @@ func TestOrphans(t *testing.T) {
 			testbed.Change(b.t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) {
 				_ = unstructured.SetNestedField(u.Object, "other", "status", "allocated", "ip", "value")
 			})
-		}, nil}, // under the same key
+		}, nil}, // with the same key
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {

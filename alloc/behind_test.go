@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// other starts a process besides that of the bench, whose watch lags.
+// other starts another process, whose watch lags.
 func (b *bench) other(lag time.Duration) *client.Client {
 	cfg := b.server.Config()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return lagging{rt, lag} })
@@ -36,13 +36,13 @@ func (b *bench) other(lag time.Duration) *client.Client {
 
 func (b *bench) stored() alloc.Slot { return testbed.Stored(b.server, web).Status.Allocated["ip"] }
 
-// wipe is what others do who know nothing of slots.
+// wipe removes a field, as writers do that do not know slots.
 func (b *bench) wipe(path ...string) {
 	testbed.Change(b.t, b.server, testbed.Gateways, web,
 		func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, path...) })
 }
 
-// returned notes what was given back.
+// returns records the values given back.
 type returns struct {
 	mu     sync.Mutex
 	keys   []string
@@ -57,7 +57,7 @@ func (r *returns) fn(_ context.Context, key, value string) error {
 }
 
 // Two replicas allocate at the same time.
-func TestAReplicaThatIsBehindGivesNothingBack(t *testing.T) {
+func TestALaggingReplicaGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ lag, pace time.Duration }{
 		{150 * time.Millisecond, 40 * time.Millisecond},
@@ -145,7 +145,7 @@ func TestReleaseBehindTheServer(t *testing.T) {
 	}
 }
 
-// That a kind has no such subresource says nothing about the object.
+// A missing subresource of the kind does not mean that the object is absent.
 func TestReleaseDoesNotTakeAnyNotFoundForAbsence(t *testing.T) {
 	bubble(t, func(b *bench) {
 		if _, err := alloc.Once(b.ctx, b.c, b.get(), "ip", new(provider).create); err != nil {
@@ -158,7 +158,7 @@ func TestReleaseDoesNotTakeAnyNotFoundForAbsence(t *testing.T) {
 	})
 }
 
-// What forbids to allocate is not believed of the cache either.
+// A state in the cache that forbids an allocation is verified with the server.
 func TestOnceBehindTheServer(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -166,7 +166,7 @@ func TestOnceBehindTheServer(t *testing.T) {
 		before, then func(u *unstructured.Unstructured)
 	}{
 		{
-			"the finalizer is there by now", func(u *unstructured.Unstructured) { u.SetFinalizers(nil) },
+			"the finalizer exists by now", func(u *unstructured.Unstructured) { u.SetFinalizers(nil) },
 			func(u *unstructured.Unstructured) { u.SetFinalizers([]string{finalizer}) },
 		},
 		{"the annotation was repaired", func(u *unstructured.Unstructured) {
@@ -187,7 +187,8 @@ func TestOnceBehindTheServer(t *testing.T) {
 	}
 }
 
-// A value that others have released is believed by who reads the cache, and not by who asks for more.
+// After another process has released a value, Once still returns it from a cache that is behind. With Live it allocates
+// a new one.
 func TestLive(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var p provider
@@ -217,7 +218,7 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// Others wipe the status at any moment.
+// Other writers wipe the status at any moment.
 func TestAWipedStatus(t *testing.T) {
 	t.Parallel()
 	all := func(b *bench) { b.wipe("status"); b.wipe("metadata", "annotations") }
@@ -250,7 +251,7 @@ func TestAWipedStatus(t *testing.T) {
 				for range 2 {
 					ip, err := alloc.Once(b.ctx, b.c, b.get(), "ip", p.create)
 					if s := b.stored(); err != nil || s.Value != ip || len(p.made) != 1 {
-						t.Errorf("got %q, %v, stored is %+v, made %v", ip, err, s, p.made)
+						t.Errorf("got %q, %v, stored is %+v, created %v", ip, err, s, p.made)
 					}
 					tc.wipe(b)
 					synctest.Wait()
@@ -258,7 +259,7 @@ func TestAWipedStatus(t *testing.T) {
 			})
 		})
 		if tc.reason == "both" {
-			continue // then nothing is left to know it by
+			continue // then no record identifies it
 		}
 		t.Run(tc.reason+", and the object is deleted", func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -317,13 +318,13 @@ func TestAWipedStatus(t *testing.T) {
 	}
 }
 
-// A key that was discarded is never used again, though the number be wiped that says so.
+// A discarded key is never used again, even after the number that says so is wiped.
 func TestADiscardedKeyIsNotUsedAgain(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var p provider
 		var back returns
 		_, err := alloc.Once(b.ctx, b.c, b.get(), "ip", func(ctx context.Context, key string) (string, error) {
-			// As a version would that knows of no marks.
+			// As a version without marks writes it.
 			testbed.Change(t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) {
 				u.SetAnnotations(nil)
 				_ = unstructured.SetNestedField(u.Object, map[string]any{"ip": map[string]any{"released": int64(1)}}, "status",
@@ -347,7 +348,7 @@ func TestADiscardedKeyIsNotUsedAgain(t *testing.T) {
 	})
 }
 
-// Nothing is given back when it is not certain that it cannot be recorded.
+// Nothing is discarded while it may have been recorded.
 func TestNothingIsDiscardedInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -376,8 +377,8 @@ func TestNothingIsDiscardedInDoubt(t *testing.T) {
 	}
 }
 
-// Somebody puts back a status of before the release.
-func TestAnOldStatusIsNotBelieved(t *testing.T) {
+// Another writer restores a status from before the release.
+func TestARestoredStatusIsIgnored(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var p provider
 		if _, err := alloc.Once(b.ctx, b.c, b.get(), "ip", p.create); err != nil {
@@ -402,8 +403,8 @@ func TestAnOldStatusIsNotBelieved(t *testing.T) {
 	})
 }
 
-// The resource comes into being after Release has looked for it, and before the slot is empty.
-func TestReleaseWhileACreateIsOnItsWay(t *testing.T) {
+// The resource is created after Release has looked for it, and before the slot is empty.
+func TestReleaseDuringACreate(t *testing.T) {
 	bubble(t, func(b *bench) {
 		made, another := "", b.other(0)
 		find := alloc.Find(func(context.Context, string) (string, bool, error) { return made, made != "", nil })
@@ -437,8 +438,8 @@ func TestReleaseWhileACreateIsOnItsWay(t *testing.T) {
 	})
 }
 
-// Nobody will release what is recorded in an object that goes without the finalizer.
-func TestAnObjectThatGoesWithoutTheFinalizer(t *testing.T) {
+// An object that is deleted without the finalizer will never be released, so its value is given back.
+func TestAnObjectDeletedWithoutTheFinalizer(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var back returns
 		_, err := alloc.Once(b.ctx, b.c, b.get(), "ip", func(context.Context, string) (string, error) {
@@ -452,7 +453,7 @@ func TestAnObjectThatGoesWithoutTheFinalizer(t *testing.T) {
 	})
 }
 
-// Objects whose status has no slots keep all in one annotation: the same rules, with one write less.
+// Objects whose status has no slots keep all slots in one annotation. The rules are the same, with one write less.
 func TestAnnotationsBehind(t *testing.T) {
 	bubble(t, func(b *bench) {
 		testbed.Put(t, b.server, &corev1.ConfigMap{

@@ -12,16 +12,16 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// cloud is a provider that honours keys and remembers them.
+// cloud is a provider that obeys idempotency keys and remembers them.
 type cloud struct {
 	w           *world
 	fails, slow atomic.Int32
 	mu          sync.Mutex
-	during      []func() // happens while calls are made, one in each
+	during      []func() // run during calls, one in each
 	n           int
 	live        map[string]string // by key
 	gone        map[string]bool
-	given       map[string]time.Time // when values were given back
+	given       map[string]time.Time // by value: when it was given back
 }
 
 var errGone = errors.New("the key was released")
@@ -47,14 +47,14 @@ func (c *cloud) create(_ context.Context, key string) (string, error) {
 	return value, nil
 }
 
-// interrupt has something happen during the next call.
+// interrupt runs fn during the next call.
 func (c *cloud) interrupt(fn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.during = append(c.during, fn)
 }
 
-// wait is how long the provider takes one way.
+// wait sleeps for the provider's latency in one direction.
 func (c *cloud) wait() {
 	c.mu.Lock()
 	var happens func()
@@ -113,7 +113,7 @@ func (c *cloud) giveBack(how, key, value string) {
 	c.gone[key] = true
 }
 
-// gaveBack says whether a value was given back before a time.
+// gaveBack reports whether a value was given back before a time.
 func (c *cloud) gaveBack(value string, before time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

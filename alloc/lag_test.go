@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lagging lets everything that watches are sent arrive later than it was sent; requests are answered at once.
+// lagging delays all events of watches. Other requests are answered at once.
 type lagging struct {
 	http.RoundTripper
 	by time.Duration
@@ -23,7 +23,7 @@ func (l lagging) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// WrappedRoundTripper lets those who look for it find the transport.
+// WrappedRoundTripper lets client-go find the wrapped transport.
 func (l lagging) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }
 
 type piece struct {
@@ -32,7 +32,7 @@ type piece struct {
 	err  error
 }
 
-// late is a body that is read in time and handed on late.
+// late is a body that is read at once and delivered later.
 type late struct {
 	from    io.ReadCloser
 	by      time.Duration

@@ -27,14 +27,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// The proof that the page asks for: two or three processes, without any leader between them or with one that changes,
-// each with a watch that lags by its own time, allocate and release slots of a few objects while they crash at any
-// point, watches are dropped, lists are repeated, answers are lost, and others change the same objects, wipe their
-// status, delete them and create them again. At each write and each time that something is given back it is checked
-// that nothing is recorded that was given back, and that no slot gets a second value; the history of what was returned
-// is checked for linearizability; and in the end every resource of the provider is in a slot of an object that exists.
+// Two or three processes allocate and release slots of a few objects, without a leader or with a changing one. The
+// watch of each lags by its own time. Processes crash at any point, watches end, lists are repeated and answers are
+// lost. Other writers change the same objects, wipe their status, delete them and create them again.
+//
+// Each write and each return of a value is checked: no value that was given back is recorded, and no slot gets a second
+// value. The returned values must be linearizable. At the end every resource of the provider is in a slot of an
+// existing object.
 
-// step is one thing that happens, drawn in advance.
+// step is one action, drawn in advance.
 type step struct {
 	what  string
 	n     int
@@ -76,15 +77,15 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// setting is what does not change during a run.
+// setting is constant during a run.
 type setting struct {
 	seed uint64
-	lags []int // of each process
-	pace int   // of the provider, in ms
+	lags []int // of the watch of each process
+	pace int   // latency of the provider, in ms
 	lead bool  // one process works at a time
 }
 
-// world is everything of one run.
+// world is the state of one run.
 type world struct {
 	setting
 	leader atomic.Int32
@@ -93,13 +94,13 @@ type world struct {
 	server *apiserver.Server
 	cloud  *cloud
 	start  time.Time
-	quiet  atomic.Bool // the schedule is over
+	quiet  atomic.Bool // the schedule has ended
 
 	mu       sync.Mutex
 	rand     *rand.Rand
 	problems []string
 	history  []porcupine.Operation
-	rotate   map[string]bool // names of objects whose slots are to be released once
+	rotate   map[string]bool // names of objects whose slots must be released once
 }
 
 func (w *world) problem(format string, args ...any) {
@@ -131,7 +132,7 @@ func play(t *testing.T, schedule []step, how setting) []string {
 	do = func(s step) {
 		name := names[s.n%len(names)]
 		switch s.what {
-		case "during a call": // of the provider, something happens to the object
+		case "during a call": // of the provider: another step changes the object
 			w.cloud.interrupt(func() {
 				do(step{what: []string{"wipe status", "wipe slots", "rotate", "delete", "wipe status", "lead"}[s.n%6], n: s.n / 6})
 			})
@@ -197,7 +198,7 @@ func play(t *testing.T, schedule []step, how setting) []string {
 		h.Release()
 	}
 	w.server.ClearFaults()
-	w.cloud.fails.Store(0) // a provider that goes on failing would outlast the minute
+	w.cloud.fails.Store(0) // endless failures of the provider would outlast the minute
 	w.cloud.slow.Store(0)
 	w.quiet.Store(true)
 	<-time.After(time.Minute)
@@ -205,7 +206,7 @@ func play(t *testing.T, schedule []step, how setting) []string {
 	for _, p := range processes {
 		p.crash()
 	}
-	w.atRest(names)
+	w.checkConsistent(names)
 	return w.problems
 }
 
@@ -216,19 +217,19 @@ func (w *world) put(name string) {
 	}
 }
 
-// wipe is what others do who know nothing of slots.
+// wipe removes a field, as writers do that do not know slots.
 func (w *world) wipe(name string, path ...string) {
 	w.change(name, func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, path...) })
 }
 
-// change is what others do to an object, if it is there; nothing that is written meanwhile is lost.
+// change changes an object as other writers do, if it exists. It never overwrites other changes.
 func (w *world) change(name string, change func(*unstructured.Unstructured)) {
 	if _, err := w.server.Change(testbed.Gateways, "a", name, change); err != nil && !apierrors.IsNotFound(err) {
 		w.problem("cannot change %s: %v", name, err)
 	}
 }
 
-// validate is asked by the server before it stores a write of a client.
+// validate is called by the server before it stores a write of a client.
 func (w *world) validate(_ context.Context, obj, old *unstructured.Unstructured) error {
 	if old == nil {
 		return nil
@@ -255,8 +256,8 @@ func slotsIn(u *unstructured.Unstructured) alloc.Slots {
 	return g.Status.Allocated
 }
 
-// atRest checks that what is allocated and what is recorded are the same.
-func (w *world) atRest(names []string) {
+// checkConsistent checks that the allocated and the recorded values are the same.
+func (w *world) checkConsistent(names []string) {
 	recorded := map[string]string{}
 	for _, n := range names {
 		g := testbed.Stored(w.server, client.Key{Namespace: "a", Name: n})
@@ -281,14 +282,14 @@ func (w *world) atRest(names []string) {
 	}
 	w.cloud.mu.Unlock()
 	if !porcupine.CheckOperations(register, w.history) {
-		w.problem("what Once returned is not the history of slots that are set once: %+v", w.history)
+		w.problem("the results of Once are no history of slots that are set once: %+v", w.history)
 	}
 }
 
-// returned is what a call of Once returned for one generation of a slot.
+// returned is the result of a call of Once for one generation of a slot.
 type returned struct{ slot, value string }
 
-// register is a slot that is set once: everybody is given what the first was given.
+// register is a slot that is set once: every caller gets the first value.
 var register = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		by := map[string][]porcupine.Operation{}
@@ -382,14 +383,14 @@ func (w *world) pause() time.Duration {
 	return time.Duration(1+w.rand.IntN(300)) * time.Millisecond
 }
 
-// chance is true once in n.
+// chance returns true once in n calls.
 func (w *world) chance(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rand.IntN(n) == 0
 }
 
-// crash ends a process at once: from now on it sends nothing, and nobody hears of what it was about to do.
+// crash ends a process at once: it sends no further request, and discards pending results.
 func (p *process) crash() {
 	p.dead.Store(true)
 	p.stop()
@@ -400,7 +401,7 @@ func (p *process) crash() {
 // reconcile is one pass over one object.
 func (p *process) reconcile(ctx context.Context, name string) error {
 	g, from := &gateway{}, client.Reader(p.c)
-	if p.w.chance(3) { // it may know more than the cache
+	if p.w.chance(3) { // a live read may be newer than the cache
 		from = p.c.Live()
 	}
 	if err := from.Get(ctx, client.Key{Namespace: "a", Name: name}, g); err != nil {
@@ -457,14 +458,14 @@ func (p *process) once(ctx context.Context, g *gateway, slot string) error {
 		return err
 	}
 	if live && p.w.cloud.gaveBack(value, p.w.start.Add(began)) {
-		p.w.problem("%s was given back before it was returned to one who asked for a live answer", value)
+		p.w.problem("%s was given back before a call of Once with Live returned it", value)
 	}
 	var back gateway
 	if err := p.c.Get(ctx, client.KeyOf(g), &back); err != nil {
 		return err
 	}
 	s := back.Status.Allocated[slot]
-	if s.Value != value { // it was released meanwhile
+	if s.Value != value { // the slot was released meanwhile
 		return nil
 	}
 	p.w.mu.Lock()

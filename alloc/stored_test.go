@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// TestStored checks that a change keeps the other slots, that no change sends no write, and how a missing object shows.
+// TestStored: a change keeps the other slots, an empty change sends no write, and a missing object has its own error.
 func TestStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 )
 
-// BenchmarkControlPlane is the time from nothing to an answer of a real API server, and back to nothing.
+// BenchmarkControlPlane is the time to start a control plane until its first response, and to stop it.
 func BenchmarkControlPlane(b *testing.B) {
 	// Not measured: the one-time build.
 	binaries, err := cluster.Build(b.Context(), cluster.BuildOptions{Progress: os.Stderr})

@@ -22,8 +22,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// informerSubject is client-go's SharedIndexInformer, as a subject of the scenarios: with typed objects from protobuf,
-// or with dynamic ones from JSON.
+// informerSubject is client-go's SharedIndexInformer as a subject of the scenarios, with typed objects from protobuf or
+// dynamic ones from JSON.
 type informerSubject struct{ dynamic bool }
 
 func (s informerSubject) Name() string {
@@ -97,7 +97,7 @@ func (s informerSubject) Start(cfg scenario.Config) (scenario.Instance, error) {
 	return i, nil
 }
 
-// listOnly says that WatchList is not to be used.
+// listOnly disables WatchList.
 type listOnly struct{}
 
 func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
@@ -107,11 +107,11 @@ const errOneScope = scenario.NotOffered("one namespace or all")
 type informer struct {
 	cfg      scenario.Config
 	informer cache.SharedIndexInformer
-	ctx      context.Context // of the run: handlers that are blocked must end with it
+	ctx      context.Context // the context of the run: it also ends blocked handlers
 	cancel   context.CancelFunc
 	done     chan struct{}
 	waits    sync.WaitGroup
-	probe    *informerSubscriber // is never blocked: what it was given and another was not, waits for that one (W10)
+	probe    *informerSubscriber // is never blocked; other subscribers wait for the events that it alone has (W10)
 }
 
 func (i *informer) Subscribe(name string) scenario.Subscriber { return i.subscribe(name) }
@@ -122,10 +122,10 @@ func (i *informer) subscribe(name string) *informerSubscriber {
 	}}
 	reg, err := i.informer.AddEventHandler(s)
 	if err != nil {
-		panic(err) // of a stopped informer: the script's mistake
+		panic(err) // the informer is stopped, which is a mistake of the script
 	}
 	s.reg = reg
-	// SYNCED is written down when the handler is said to have synced.
+	// SYNCED is recorded when the handler reports that it has synced.
 	i.waits.Go(func() {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
@@ -214,7 +214,7 @@ func (s *informerSubscriber) given(typ store.EventType, obj, prior any, initial,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if typ == store.Deleted {
-		e.Prior = s.last(e.Key) // an informer says nothing of it
+		e.Prior = s.last(e.Key) // an informer does not report it
 	} else if prior != nil {
 		e.Prior = stateOf(prior.(metav1.Object))
 	}
@@ -224,7 +224,7 @@ func (s *informerSubscriber) given(typ store.EventType, obj, prior any, initial,
 	s.rec.Events = append(s.rec.Events, e)
 }
 
-// last is what was given last for a key; the mutex is held.
+// last returns the last state of a key. The caller holds the mutex.
 func (s *informerSubscriber) last(key string) watchtest.State {
 	for i := len(s.rec.Events) - 1; i >= 0; i-- {
 		if e := s.rec.Events[i]; e.Key == key {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/scenario"
 )
 
-// TestScenarios plays every scenario against Fairlead and against client-go's informers, and writes what became of them
-// as a table to the file that BENCH_SCENARIOS names, else to the log. It fails only if Fairlead does.
+// TestScenarios plays every scenario against Fairlead and client-go's informers. It writes a table of the results to
+// the file that BENCH_SCENARIOS names, or to the log. Only failures of Fairlead fail the test.
 func TestScenarios(t *testing.T) {
 	subjects := []scenario.Subject{scenario.Fairlead{}, informerSubject{}, informerSubject{dynamic: true}}
 	var out strings.Builder
@@ -67,16 +67,16 @@ func play(t *testing.T, s scenario.Scenario, subject scenario.Subject) (res scen
 	return res
 }
 
-// What becomes of a scenario.
+// The kinds of results.
 const (
 	held       = "held"
-	wrong      = "not held: wrong or stale for as long as was waited, or events that contradict each other"
-	costly     = "not held: right in the end, with lists, requests, events or memory that nobody needed"
-	notOffered = "not held: asks for what it does not offer"
+	wrong      = "not held: wrong or stale until the deadline, or contradictory events"
+	costly     = "not held: right in the end, after needless lists, requests, events or memory"
+	notOffered = "not held: the subject lacks the feature"
 )
 
-// kindOf sorts a result. What client-go offers no place for are conditions, names of unreadable objects, scopes that
-// change, and waits.
+// kindOf classifies a result. client-go offers no conditions, no names of unreadable objects, no changes of scopes and
+// no waits.
 func kindOf(r scenario.Result) string {
 	if r.OK() {
 		return held

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/cache"
 )
 
-// TestDocumentedMembers: go doc shows no members of an alias, so the comments list them. Each listed one exists.
+// TestDocumentedMembers: go doc shows no members of an alias, so the comments list them. Each listed member exists.
 func TestDocumentedMembers(t *testing.T) {
 	t.Parallel()
 	types := map[string]reflect.Type{
@@ -42,7 +42,7 @@ func TestDocumentedMembers(t *testing.T) {
 		of := types[name]
 		if of == nil {
 			if len(items) > 0 {
-				t.Errorf("%s is not among the types of the test", name)
+				t.Errorf("the test lacks the type %s", name)
 			}
 			continue
 		}
@@ -50,7 +50,7 @@ func TestDocumentedMembers(t *testing.T) {
 			t.Errorf("the comment of %s lists no members", name)
 		}
 		if name == "CacheOptions" {
-			inside := []string{"Connection", "Fields"} // for this module
+			inside := []string{"Connection", "Fields"} // used by this module only
 			for _, field := range reflect.VisibleFields(of.Elem()) {
 				if !slices.Contains(inside, field.Name) && !strings.Contains(doc, "  - "+field.Name) {
 					t.Errorf("the comment of %s lacks %s", name, field.Name)

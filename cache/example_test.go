@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// A program without a runtime watches the pods of one namespace, and finds them by their node.
+// A program without a runtime watches the pods of one namespace and finds them by their node.
 func Example() {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {

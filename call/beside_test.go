@@ -25,7 +25,7 @@ type slowWire struct {
 	delay func() time.Duration
 
 	mu       sync.Mutex
-	newest   map[string]string // by key, the epoch of the fiber that was started last
+	newest   map[string]string // by key, the epoch of the latest fiber
 	open     map[string]int    // requests in flight, by key
 	inFlight int
 	most     int
@@ -183,8 +183,7 @@ func TestRequestsOfStepsRunBesideWorkers(t *testing.T) {
 	}
 }
 
-// A request of a preempted step is never on the wire, and no request of its successor is beside it. Schedules are
-// random.
+// A preempted step sends no request after that, and none beside a request of its successor. Schedules are random.
 func TestPreemptedStepSendsNothing(t *testing.T) {
 	t.Parallel()
 	const keys, workers, requests = 12, 3, 5
@@ -203,14 +202,14 @@ func TestPreemptedStepSendsNothing(t *testing.T) {
 			step := func(ctx context.Context, f *flow.Fiber[getter]) flow.Next {
 				for range f.Packet.rand.IntN(3) {
 					if err := getOwn(ctx, f); err != nil && f.Packet.rand.IntN(2) == 0 {
-						return f.Fail(err) // others go on in spite of the error
+						return f.Fail(err) // other fibers continue in spite of the error
 					}
 				}
 				switch f.Packet.rand.IntN(4) {
 				case 0:
 					return f.Delay(pause(10 * time.Millisecond))
 				case 1:
-					time.Sleep(pause(10 * time.Millisecond)) // code that runs on
+					time.Sleep(pause(10 * time.Millisecond)) // code that ignores the preemption
 				case 2:
 					return f.Yield()
 				}
@@ -224,7 +223,7 @@ func TestPreemptedStepSendsNothing(t *testing.T) {
 				key, own := fmt.Sprint("k", rnd.IntN(keys)), rand.New(rand.NewPCG(rnd.Uint64(), rnd.Uint64()))
 				mu.Unlock()
 				wire.mu.Lock()
-				wire.newest[key] = "" // Start is between: both may send
+				wire.newest[key] = "" // during Start both fibers may send
 				wire.mu.Unlock()
 				h, err := fl.Start(t.Context(), e, &getter{client: c, key: key, rand: own},
 					flow.StartOptions{Key: "g/" + key, Reported: true})

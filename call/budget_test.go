@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// However a budget is set, it lets no more retries pass than its burst and what comes in while they wait.
+// No budget permits more retries than its burst and the tokens that arrive while they wait.
 func TestBudgetBounds(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
 		budget *Budget
-		want   int // retries let pass at one moment
+		want   int // retries permitted at one moment
 	}{
 		{"the defaults: 100 at once, and 30 s of 10 a second", &Budget{}, 400},
-		{"a bucket that as good as never fills", &Budget{PerSecond: 1e-12, Burst: 3}, 3},
+		{"a bucket that hardly ever fills", &Budget{PerSecond: 1e-12, Burst: 3}, 3},
 		{"one that never fills", &Budget{PerSecond: math.SmallestNonzeroFloat64, Burst: 3}, 3},
 		{
-			"numbers that are none stand for the defaults", &Budget{PerSecond: math.NaN(), Burst: math.NaN(), Ratio: math.NaN()},
+			"invalid numbers mean the defaults", &Budget{PerSecond: math.NaN(), Burst: math.NaN(), Ratio: math.NaN()},
 			400,
 		},
-		{"a burst of less than one waits for each", &Budget{PerSecond: 1, Burst: 0.5, MaxWait: 3 * time.Second}, 3},
+		{"with a burst below one each retry waits", &Budget{PerSecond: 1, Burst: 0.5, MaxWait: 3 * time.Second}, 3},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -41,9 +41,9 @@ func TestBudgetBounds(t *testing.T) {
 			if passed != tc.want || longest > max(wait, time.Millisecond) {
 				t.Errorf("%d retries pass, and wait up to %v; want %d and %v", passed, longest, tc.want, wait)
 			}
-			// Time that goes back gives nothing; calls give their share, up to the burst.
+			// A clock that moves backwards adds nothing. Calls add their share, up to the burst.
 			if _, ok := tc.budget.reserve(now.Add(-time.Hour), 0); ok {
-				t.Error("a clock that goes back fills the bucket")
+				t.Error("a clock that moves backwards fills the bucket")
 			}
 		})
 	}

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Whether a live object shows that a write was done. Where it cannot be told, it was not: a refusal that stands makes
-// the caller look again, a success that was none loses the write.
+// TestHolds decides whether a live object shows that a write was executed. If that is uncertain, the answer is no. A
+// wrong no makes the caller look again, and a wrong yes loses the write.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	const (
@@ -29,18 +29,18 @@ func TestHolds(t *testing.T) {
 			`{"metadata":{"uid":"u"},"spec":{"a":1,"b":2}}`, true,
 		},
 		{
-			"one that is on its way out was there before, or is not there for long", create, "", "", `{"spec":{"a":1}}`,
+			"an object that is being deleted existed before", create, "", "", `{"spec":{"a":1}}`,
 			`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"a":1}}`, false,
 		},
-		{"but must have those sent", create, "", "", `{"spec":{"a":1}}`, `{"spec":{"a":2}}`, false},
+		{"but it has all written fields", create, "", "", `{"spec":{"a":1}}`, `{"spec":{"a":2}}`, false},
 		{
-			"an empty string is a value where another one is", create, "", "", `{"data":{"k":""}}`, `{"data":{"k":"other"}}`,
+			"an empty string differs from another one", create, "", "", `{"data":{"k":""}}`, `{"data":{"k":"other"}}`,
 			false,
 		},
-		{"and nothing where there is none", create, "", "", `{"data":{"k":""}}`, `{"data":{}}`, true},
+		{"and equals an absent one", create, "", "", `{"data":{"k":""}}`, `{"data":{}}`, true},
 		{"false is a value", create, "", "", `{"spec":{"automount":false}}`, `{"spec":{}}`, false},
 		{
-			"what the server sets may be sent empty", create, "", "",
+			"fields that the server sets may be empty in the request", create, "", "",
 			`{"metadata":{"creationTimestamp":null},"spec":{"strategy":{}},"status":{}}`,
 			`{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"strategy":{"type":"RollingUpdate"}}}`, true,
 		},
@@ -48,15 +48,15 @@ func TestHolds(t *testing.T) {
 			"admission puts list elements between", create, "", "", `{"l":[{"name":"a"},{"name":"c"}]}`,
 			`{"l":[{"name":"a","x":1},{"name":"b"},{"name":"c"}]}`, true,
 		},
-		{"but does not turn them round", create, "", "", `{"l":["a","b"]}`, `{"l":["b","a"]}`, false},
+		{"but does not reorder them", create, "", "", `{"l":["a","b"]}`, `{"l":["b","a"]}`, false},
 
 		{
-			"an update that is there", update, "", "",
+			"an executed update", update, "", "",
 			`{"kind":"T","metadata":{"name":"a","resourceVersion":"6"},"spec":{"a":1}}`,
 			`{"kind":"T","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","generation":2,"managedFields":[{}]},"spec":{"a":1}}`, true,
 		},
 		{
-			"one that removes a finalizer that is still there", update, "", "", `{"metadata":{"resourceVersion":"6"},"spec":{}}`,
+			"one that removes a finalizer, which still exists", update, "", "", `{"metadata":{"resourceVersion":"6"},"spec":{}}`,
 			`{"metadata":{"resourceVersion":"7","finalizers":["f"]},"spec":{}}`, false,
 		},
 		{
@@ -65,14 +65,14 @@ func TestHolds(t *testing.T) {
 		},
 		{"one that removes a key", update, "", "", `{"data":{"a":"1"}}`, `{"data":{"a":"1","b":"2"}}`, false},
 		{"one that removes an empty key", update, "", "", `{"data":{"a":"1"}}`, `{"data":{"a":"1","b":""}}`, false},
-		{"one that blanks a value", update, "", "", `{"data":{"a":""}}`, `{"data":{"a":"1"}}`, false},
-		{"one that sets a switch off", update, "", "", `{"spec":{"automount":false}}`, `{"spec":{}}`, false},
+		{"one that empties a value", update, "", "", `{"data":{"a":""}}`, `{"data":{"a":"1"}}`, false},
+		{"one that sets a boolean to false", update, "", "", `{"spec":{"automount":false}}`, `{"spec":{}}`, false},
 		{
-			"one that selects everything", update, "", "", `{"spec":{"from":[{"namespaceSelector":{}}]}}`,
+			"one that empties a selector", update, "", "", `{"spec":{"from":[{"namespaceSelector":{}}]}}`,
 			`{"spec":{"from":[{}]}}`, false,
 		},
 		{
-			"one that takes an element out of a list", update, "", "", `{"spec":{"args":["a"]}}`, `{"spec":{"args":["a","b"]}}`,
+			"one that removes an element of a list", update, "", "", `{"spec":{"args":["a"]}}`, `{"spec":{"args":["a","b"]}}`,
 			false,
 		},
 		{
@@ -86,15 +86,15 @@ func TestHolds(t *testing.T) {
 			`{"metadata":{"uid":"u2"},"spec":{}}`, false,
 		},
 		{
-			"a status that was not sent belongs to others", update, "", "", `{"spec":{"a":1},"status":{}}`,
+			"a status that was not written belongs to others", update, "", "", `{"spec":{"a":1},"status":{}}`,
 			`{"spec":{"a":1},"status":{"ready":true}}`, true,
 		},
 		{
-			"one that was sent must be there: the kind may have no status subresource", update, "", "",
+			"a written status must be there: the kind may have no status subresource", update, "", "",
 			`{"spec":{"a":1},"status":{"ready":true}}`, `{"spec":{"a":1},"status":{"ready":false}}`, false,
 		},
 		{
-			"an update of the status does nothing else", update, "", "status",
+			"an update of the status changes nothing else", update, "", "status",
 			`{"metadata":{"labels":{"x":"y"}},"spec":{"a":2},"status":{"ready":true}}`,
 			`{"metadata":{"uid":"u"},"spec":{"a":1},"status":{"ready":true}}`, true,
 		},
@@ -104,28 +104,31 @@ func TestHolds(t *testing.T) {
 		},
 		{"one that removes all", update, "", "status", `{"spec":{}}`, `{"spec":{},"status":{"ready":true}}`, false},
 		{
-			"one of another object of the same name", update, "", "status", `{"metadata":{"uid":"u1"},"status":{"a":1}}`,
+			"one of another object with the same name", update, "", "status", `{"metadata":{"uid":"u1"},"status":{"a":1}}`,
 			`{"metadata":{"uid":"u2"},"status":{"a":1}}`, false,
 		},
 
 		{
-			"a strategic patch that is there", patch, strategic, "", `{"metadata":{"resourceVersion":"6"},"spec":{"a":1}}`,
+			"an executed strategic patch", patch, strategic, "", `{"metadata":{"resourceVersion":"6"},"spec":{"a":1}}`,
 			`{"metadata":{"resourceVersion":"7"},"spec":{"a":1,"b":2}}`, true,
 		},
-		{"one that removes cannot be told", patch, strategic, "", `{"spec":{"a":1,"b":null}}`, `{"spec":{"a":1}}`, false},
 		{
-			"nor one with a list, that may replace or merge", patch, strategic, "", `{"spec":{"args":["a"]}}`,
+			"one that removes a field is uncertain",
+			patch, strategic, "", `{"spec":{"a":1,"b":null}}`, `{"spec":{"a":1}}`, false,
+		},
+		{
+			"so is one with a list, which may be replaced or merged", patch, strategic, "", `{"spec":{"args":["a"]}}`,
 			`{"spec":{"args":["a","b"]}}`, false,
 		},
-		{"nor one that empties a list", patch, strategic, "", `{"spec":{"args":[]}}`, `{"spec":{"args":["a"]}}`, false},
-		{"unless the list is just that", patch, strategic, "", `{"spec":{"args":["a"]}}`, `{"spec":{"args":["a"]}}`, true},
-		{"one that blanks a value", patch, strategic, "", `{"data":{"a":""}}`, `{"data":{"a":"1"}}`, false},
+		{"so is one that empties a list", patch, strategic, "", `{"spec":{"args":[]}}`, `{"spec":{"args":["a"]}}`, false},
+		{"unless the list is equal", patch, strategic, "", `{"spec":{"args":["a"]}}`, `{"spec":{"args":["a"]}}`, true},
+		{"one that empties a value", patch, strategic, "", `{"data":{"a":""}}`, `{"data":{"a":"1"}}`, false},
 		{
-			"a json patch cannot be told", patch, types.JSONPatchType, "", `[{"op":"add","path":"/a","value":1}]`, `{"a":1}`,
+			"a json patch is uncertain", patch, types.JSONPatchType, "", `[{"op":"add","path":"/a","value":1}]`, `{"a":1}`,
 			false,
 		},
 
-		{"nothing is held by what is no object", create, "", "", `{"a":1}`, `<html>`, false},
+		{"a value that is not an object is uncertain", create, "", "", `{"a":1}`, `<html>`, false},
 	} {
 		r := &Request{Verb: tc.verb, PatchType: tc.patch, Subresource: tc.sub}
 		if got := shows(r, []byte(tc.sent), []byte(tc.live)); got != tc.want {
@@ -134,7 +137,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// An apply was done if the live object has all of it, and the manager owns nothing else.
+// An apply was executed if the live object has all of it, and the manager owns nothing else.
 func TestHoldsApply(t *testing.T) {
 	t.Parallel()
 	const live = `{"kind":"T","metadata":{"name":"a","uid":"u","labels":{"a":"1","b":"2"},"managedFields":[
@@ -151,7 +154,7 @@ func TestHoldsApply(t *testing.T) {
 	}{
 		{"all of it, and no more", "us", "", whole, true},
 		{
-			"a label that is not applied any more is still owned", "us", "",
+			"a removed label is still owned", "us", "",
 			`{"metadata":{"name":"a","finalizers":["x"]},"spec":{"args":["-v"],"ports":[{"port":80,"name":"web"}]}}`, false,
 		},
 		{
@@ -172,13 +175,13 @@ func TestHoldsApply(t *testing.T) {
 			`{"metadata":{"name":"a","labels":{"a":"1"},"finalizers":["x"]},"spec":{"args":[],"ports":[{"port":80,"name":"web"}]}}`, false,
 		},
 		{
-			"a field that is not there yet", "us", "",
+			"a field that does not exist yet", "us", "",
 			`{"metadata":{"name":"a","labels":{"a":"1","c":"3"},"finalizers":["x"]},"spec":{"args":["-v"],"ports":[{"port":80,"name":"web"}]}}`, false,
 		},
 		{"a manager that has applied nothing", "them", "", whole, false},
 		{"one that only updated", "other", "", `{"metadata":{"labels":{"b":"2"}}}`, false},
 		{"an apply of the status", "us", "status", `{"metadata":{"name":"a"},"status":{"ready":true}}`, true},
-		{"that removes what is owned", "us", "status", `{"metadata":{"name":"a"},"status":{"n":1}}`, false},
+		{"that removes owned fields", "us", "status", `{"metadata":{"name":"a"},"status":{"n":1}}`, false},
 	} {
 		r := &Request{Verb: VerbApply, Subresource: tc.sub, Query: map[string][]string{"fieldManager": {tc.manager}}}
 		if got := shows(r, []byte(tc.sent), []byte(live)); got != tc.want {

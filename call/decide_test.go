@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever a server answers, a call ends; it sends no more than it may; and a write that must not be executed twice is
-// never sent again after a try that may have been executed.
+// For arbitrary answers of a server, a call ends and sends a bounded number of requests. A write that must not be
+// executed twice is never repeated after a try that may have been executed.
 func TestDecideProperties(t *testing.T) {
 	t.Parallel()
 	verbs := []Verb{VerbGet, VerbList, VerbCreate, VerbUpdate, VerbPatch, VerbApply, VerbDelete, VerbDeleteCollection}
@@ -78,7 +78,7 @@ func TestDecideProperties(t *testing.T) {
 			}
 			var o outcome
 			if pr.inDoubt && !changes(r, sent) {
-				t.Fatalf("%s of a dry run is in doubt", r.Verb)
+				t.Fatalf("the outcome of a dry run of %s is unknown", r.Verb)
 			}
 			o, pr = decide(r, p, sent, pr, a, func() float64 { return rapid.Float64Range(0, 1).Draw(t, "jitter") })
 			if o.after > p.Cap+p.Base {
@@ -86,7 +86,7 @@ func TestDecideProperties(t *testing.T) {
 			}
 			switch o.action {
 			case conflict:
-				doubtful = false // the next request is another one
+				doubtful = false // the next request is a different one
 			case fail:
 				if o.err == nil {
 					t.Fatal("fails without an error")
@@ -116,7 +116,8 @@ func TestThousandRetriesStayInBounds(t *testing.T) {
 	}
 }
 
-// TestAnApplyThatDoesNotFit is refused once: the server calls it an error of its own, and would say so each time.
+// TestAnApplyThatDoesNotFit: an apply that the schema does not accept is not retried. The server reports it as an
+// internal error, and would do so each time.
 func TestAnApplyThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	a := answer{code: 500, body: []byte(`{"kind":"Status","status":"Failure","code":500,"message":` +

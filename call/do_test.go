@@ -32,7 +32,7 @@ func TestRetries(t *testing.T) {
 		waits  []time.Duration
 		err    func(error) bool
 	}{
-		{"a good answer needs one try", call.Policy{}, []http.HandlerFunc{ok}, nil, nil},
+		{"a successful answer needs one try", call.Policy{}, []http.HandlerFunc{ok}, nil, nil},
 		{
 			"503 is tried again, doubling",
 			call.Policy{},
@@ -75,7 +75,7 @@ func TestRetries(t *testing.T) {
 			answer(500, `{"kind":"Status","reason":"ServerTimeout","code":500,"details":{"retryAfterSeconds":3}}`), ok,
 		}, []time.Duration{3400 * ms}, nil},
 		{
-			"a Retry-After of nothing, or of the past, says nothing",
+			"a Retry-After of zero or in the past is ignored",
 			call.Policy{},
 			[]http.HandlerFunc{
 				withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "0"),
@@ -120,7 +120,7 @@ func TestRetries(t *testing.T) {
 			isProtocol,
 		},
 		{
-			"timeouts alone end in a timeout that is not the caller's",
+			"repeated timeouts end in a timeout error that is not the caller's",
 			call.Policy{Timeout: time.Second, Retries: 1},
 			[]http.HandlerFunc{hang},
 			[]time.Duration{1400 * ms},
@@ -160,7 +160,7 @@ func TestRefusedConnectionIsTriedAgain(t *testing.T) {
 			}
 			return nil
 		}
-		// Not even an unnamed create is in doubt when nobody was there to take it.
+		// If no server accepted the connection, not even an unnamed create is in doubt.
 		r := call.Request{
 			Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
 			Body: []byte(`{"metadata":{"generateName":"x-"}}`),
@@ -179,7 +179,7 @@ func TestAbsence(t *testing.T) {
 		ok     bool
 	}{
 		{"the server says that the object does not exist", status(404, "NotFound", `configmaps "web" not found`), true},
-		{"nobody serves the resource", withHeader(answer(404, "404 page not found\n"), "Content-Type", "text/plain"), false},
+		{"no API serves the resource", withHeader(answer(404, "404 page not found\n"), "Content-Type", "text/plain"), false},
 		{"a proxy has its own 404 page", withHeader(answer(404, "<html>"), "Content-Type", "text/html"), false},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestCancellation(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a deadline that comes before the next try ends the call now", func(t *testing.T) {
+	t.Run("a deadline before the next try ends the call at once", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, call.Options{}, withHeader(status(429, "TooManyRequests", "x"), "Retry-After", "100"))
@@ -261,7 +261,7 @@ func TestCancellation(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, call.Options{HTTPClient: &http.Client{Timeout: time.Second}},
 				func(w http.ResponseWriter, r *http.Request) {
-					<-time.After(8 * time.Second) // of fake time
+					<-time.After(8 * time.Second) // fake time
 					answer(200, web)(w, r)
 				})
 			if _, err := call.Do(t.Context(), b.client, get(), call.Policy{Retries: -1}); err != nil {
@@ -269,7 +269,7 @@ func TestCancellation(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a try that is cancelled is told of", func(t *testing.T) {
+	t.Run("a canceled try is reported", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
@@ -290,7 +290,7 @@ func TestCancellation(t *testing.T) {
 			}
 		})
 	})
-	t.Run("the try that ends a call is not told of besides the one who reports its error", func(t *testing.T) {
+	t.Run("the last try of a call is reported only by its error", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			for reported, want := range map[bool]string{false: "WARN WARN", true: "WARN DEBUG"} {
@@ -315,7 +315,7 @@ func TestCancellation(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			slow := func(w http.ResponseWriter, r *http.Request) {
-				<-time.After(8 * time.Second) // of fake time
+				<-time.After(8 * time.Second) // fake time
 				answer(200, web)(w, r)
 			}
 			b := newBench(t, call.Options{}, hang, slow)
@@ -377,7 +377,7 @@ func TestOnConflict(t *testing.T) {
 			}
 		})
 	})
-	t.Run("its error and its panic end the call", func(t *testing.T) {
+	t.Run("an error and a panic of the function end the call", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, call.Options{}, refused)
@@ -385,7 +385,7 @@ func TestOnConflict(t *testing.T) {
 			_, err := call.Do(t.Context(), b.client,
 				update(func(context.Context, call.Conflict) (call.Request, error) { return call.Request{}, gone }), call.Policy{})
 			if !errors.Is(err, gone) || !apierrors.IsConflict(err) {
-				t.Errorf("got %v, want both the conflict and what the function said", err)
+				t.Errorf("got %v, want both the conflict and the error of the function", err)
 			}
 			_, err = call.Do(t.Context(), b.client,
 				update(func(context.Context, call.Conflict) (call.Request, error) { panic("boom") }), call.Policy{})

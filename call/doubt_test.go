@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// What becomes of a write whose first try may or may not have been executed.
+// TestUnknownOutcome checks the result of a write whose first try may or may not have been executed.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	exists := status(409, "AlreadyExists", `configmaps "web" already exists`)
@@ -66,9 +66,9 @@ func TestUnknownOutcome(t *testing.T) {
 	const (
 		succeeds = iota
 		recovers
-		refused          // the server's refusal stands, and the outcome is known
-		doubtful         // it fails, and says that the outcome is unknown
-		doubtfulConflict // it fails with the server's 409, and says that the outcome is unknown
+		refused          // fails with the server's refusal; the outcome is known
+		doubtful         // fails; the outcome is unknown
+		doubtfulConflict // fails with the server's 409; the outcome is unknown
 	)
 	for _, tc := range []struct {
 		reason  string
@@ -84,31 +84,31 @@ func TestUnknownOutcome(t *testing.T) {
 			succeeds,
 		},
 		{
-			"a create that exists with all we sent was ours", write(call.VerbCreate, named),
+			"an existing object with all written fields is ours", write(call.VerbCreate, named),
 			[]http.HandlerFunc{reset, exists, ok},
 			[]string{create, create, "GET" + path},
 			recovers,
 		},
 		{
-			"fields that others added do not matter", write(call.VerbCreate, "", typed),
+			"further fields do not matter", write(call.VerbCreate, "", typed),
 			[]http.HandlerFunc{reset, exists, more},
 			[]string{create, create, "GET" + path},
 			recovers,
 		},
 		{
-			"a create that exists with something else was not ours", write(call.VerbCreate, named),
+			"an existing object with other values is not ours", write(call.VerbCreate, named),
 			[]http.HandlerFunc{reset, exists, other},
 			[]string{create, create, "GET" + path},
 			refused,
 		},
 		{
-			"the read that settles it is retried too", write(call.VerbCreate, named),
+			"the read that decides is retried, too", write(call.VerbCreate, named),
 			[]http.HandlerFunc{reset, exists, status(503, "ServiceUnavailable", ""), ok},
 			[]string{create, create, "GET" + path, "GET" + path},
 			recovers,
 		},
 		{
-			"what was in the way is gone: create again", write(call.VerbCreate, named),
+			"the existing object was deleted: create again", write(call.VerbCreate, named),
 			[]http.HandlerFunc{reset, exists, status(404, "NotFound", ""), ok},
 			[]string{create, create, "GET" + path, create},
 			succeeds,
@@ -132,7 +132,7 @@ func TestUnknownOutcome(t *testing.T) {
 			doubtful,
 		},
 		{
-			"unless the drawn name was taken", write(call.VerbCreate, `{"metadata":{"generateName":"x-"}}`),
+			"unless the generated name exists", write(call.VerbCreate, `{"metadata":{"generateName":"x-"}}`),
 			[]http.HandlerFunc{exists, ok},
 			[]string{create, create},
 			succeeds,
@@ -144,7 +144,7 @@ func TestUnknownOutcome(t *testing.T) {
 			doubtful,
 		},
 		{
-			"unless it is said to be idempotent", write(call.VerbCreate, named, subresource("eviction"), idempotent),
+			"unless the caller declares it idempotent", write(call.VerbCreate, named, subresource("eviction"), idempotent),
 			[]http.HandlerFunc{status(500, "InternalError", ""), ok},
 			[]string{"POST" + path + "/eviction", "POST" + path + "/eviction"},
 			succeeds,
@@ -171,7 +171,7 @@ func TestUnknownOutcome(t *testing.T) {
 			"or not done", write(call.VerbUpdate, versioned),
 			[]http.HandlerFunc{reset, changed, other},
 			[]string{"PUT" + path, "PUT" + path, "GET" + path},
-			doubtfulConflict, // it may have been done, and overwritten
+			doubtfulConflict, // it may have been executed, and overwritten
 		},
 		{
 			"a conflict without doubt is a conflict", write(call.VerbUpdate, versioned),
@@ -186,14 +186,14 @@ func TestUnknownOutcome(t *testing.T) {
 			succeeds,
 		},
 		{
-			"a merge patch with a version that has been done",
+			"an executed merge patch with a version",
 			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v","x":null}}`, patch(types.MergePatchType)),
 			[]http.HandlerFunc{reset, changed, ok},
 			[]string{"PATCH" + path, "PATCH" + path, "GET" + path},
 			recovers,
 		},
 		{
-			"a merge patch of which the live object has all values was ours if a value is ours",
+			"a merge patch counts if the live object has all its values, and managed fields name us",
 			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v"}}`, patch(types.MergePatchType),
 				by("us")),
 			[]http.HandlerFunc{reset, changed, setBy("us")},
@@ -201,7 +201,7 @@ func TestUnknownOutcome(t *testing.T) {
 			recovers,
 		},
 		{
-			"and not if somebody else has set them: both have counted from 1 to 2",
+			"but not if they name another client: both have counted from 1 to 2",
 			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v"}}`, patch(types.MergePatchType),
 				by("us")),
 			[]http.HandlerFunc{reset, changed, setBy("them")},
@@ -209,11 +209,11 @@ func TestUnknownOutcome(t *testing.T) {
 			doubtfulConflict,
 		},
 		{
-			"a merge patch whose removal has not been done",
+			"a merge patch whose removal was not executed",
 			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":null}}`, patch(types.MergePatchType)),
 			[]http.HandlerFunc{reset, changed, ok},
 			[]string{"PATCH" + path, "PATCH" + path, "GET" + path},
-			doubtfulConflict, // it may have been done, and overwritten
+			doubtfulConflict, // it may have been executed, and overwritten
 		},
 		{
 			"a json patch may not be repeated", write(call.VerbPatch, `[{"op":"add","path":"/data/l/-","value":1}]`,
@@ -243,70 +243,72 @@ func TestUnknownOutcome(t *testing.T) {
 			succeeds,
 		},
 		{
-			"a delete is repeated, and 404 then means that it was done", write(call.VerbDelete, ""),
+			"a delete is repeated, and 404 then means success", write(call.VerbDelete, ""),
 			[]http.HandlerFunc{reset, status(404, "NotFound", "")},
 			[]string{"DELETE" + path, "DELETE" + path},
 			recovers,
 		},
 		{
-			"a dry run of a delete has not done it, so that 404 is what it says", write(call.VerbDelete, "", dry),
+			"a dry run of a delete deletes nothing, so 404 stays an error", write(call.VerbDelete, "", dry),
 			[]http.HandlerFunc{reset, status(404, "NotFound", "")},
 			[]string{"DELETE" + path, "DELETE" + path},
 			refused,
 		},
 		{
-			"nor has one whose options are in the body",
+			"so it does with options in the body",
 			write(call.VerbDelete, `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}`),
 			[]http.HandlerFunc{reset, status(404, "NotFound", "")},
 			[]string{"DELETE" + path, "DELETE" + path},
 			refused,
 		},
 		{
-			"a delete whose options say something else has",
+			"a delete with other options deletes",
 			write(call.VerbDelete, `{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}`),
 			[]http.HandlerFunc{reset, status(404, "NotFound", "")},
 			[]string{"DELETE" + path, "DELETE" + path},
 			recovers,
 		},
 		{
-			"what exists is in the way of the dry run of a create, whoever made it", write(call.VerbCreate, named, dry),
+			"an existing object fails the dry run of a create", write(call.VerbCreate, named, dry),
 			[]http.HandlerFunc{reset, exists, ok},
 			[]string{create, create},
 			refused,
 		},
 		{
-			"a dry run of what could not be repeated can", write(call.VerbCreate, `{"metadata":{"generateName":"x-"}}`, dry),
+			"a dry run of a write that must not be repeated is repeated",
+			write(call.VerbCreate, `{"metadata":{"generateName":"x-"}}`, dry),
 			[]http.HandlerFunc{reset, ok},
 			[]string{create, create},
 			succeeds,
 		},
 		{
-			"the dry run of an update conflicts with whatever was changed", write(call.VerbUpdate, versioned, dry),
+			"the dry run of an update conflicts with any change", write(call.VerbUpdate, versioned, dry),
 			[]http.HandlerFunc{reset, changed, ok},
 			[]string{"PUT" + path, "PUT" + path},
 			refused,
 		},
 		{
-			"a delete of nothing is not a success", write(call.VerbDelete, ""),
+			"a delete of a missing object is an error", write(call.VerbDelete, ""),
 			[]http.HandlerFunc{status(404, "NotFound", "")},
 			[]string{"DELETE" + path},
 			refused,
 		},
 		{
-			"an update is not taken for done when what it removes is still there",
+			"an update does not count as executed while a removed field exists",
 			write(call.VerbUpdate, `{"metadata":{"resourceVersion":"6"},"data":{}}`),
 			[]http.HandlerFunc{reset, changed, ok},
 			[]string{"PUT" + path, "PUT" + path, "GET" + path},
-			doubtfulConflict, // it may have been done, and overwritten
+			doubtfulConflict, // it may have been executed, and overwritten
 		},
 		{
-			"who may not read learns that it exists, and that the outcome is unknown", write(call.VerbCreate, named),
+			"without the right to read, the error says that it exists, and that the outcome is unknown",
+			write(call.VerbCreate, named),
 			[]http.HandlerFunc{reset, exists, status(403, "Forbidden", "you may not get")},
 			[]string{create, create, "GET" + path},
 			doubtfulConflict,
 		},
 		{
-			"so does who is given a page of a proxy", write(call.VerbCreate, named),
+			"the same for an answer of a proxy", write(call.VerbCreate, named),
 			[]http.HandlerFunc{reset, exists, withHeader(func(w http.ResponseWriter, _ *http.Request) {
 				w.Write([]byte("<html>"))
 			}, "Content-Type", "text/html")},
@@ -314,7 +316,7 @@ func TestUnknownOutcome(t *testing.T) {
 			doubtfulConflict,
 		},
 		{
-			"and who finds a server that cannot be read from", write(call.VerbUpdate, versioned),
+			"and for a server that cannot be read", write(call.VerbUpdate, versioned),
 			[]http.HandlerFunc{reset, changed, status(503, "ServiceUnavailable", "")},
 			append([]string{"PUT" + path, "PUT" + path}, slices.Repeat([]string{"GET" + path}, 5)...),
 			doubtfulConflict,
@@ -326,19 +328,20 @@ func TestUnknownOutcome(t *testing.T) {
 			recovers,
 		},
 		{
-			"what an action conflicts with cannot be read", write(call.VerbCreate, named, subresource("binding"), idempotent),
+			"the conflict of an action cannot be resolved by a read",
+			write(call.VerbCreate, named, subresource("binding"), idempotent),
 			[]http.HandlerFunc{reset, changed, ok},
 			[]string{"POST" + path + "/binding", "POST" + path + "/binding"},
 			doubtfulConflict,
 		},
 		{
-			"nor can what has no name that we understand", write(call.VerbCreate, "name: web", idempotent),
+			"nor that of a body without a readable name", write(call.VerbCreate, "name: web", idempotent),
 			[]http.HandlerFunc{reset, exists, ok},
 			[]string{create, create},
 			doubtfulConflict,
 		},
 		{
-			"an update whose object is gone by then fails with that", write(call.VerbUpdate, versioned),
+			"an update whose object was deleted fails with not found", write(call.VerbUpdate, versioned),
 			[]http.HandlerFunc{reset, changed, status(404, "NotFound", "")},
 			[]string{"PUT" + path, "PUT" + path, "GET" + path},
 			doubtful,
@@ -350,19 +353,19 @@ func TestUnknownOutcome(t *testing.T) {
 			doubtfulConflict,
 		},
 		{
-			"a create that is redirected is not sent elsewhere", write(call.VerbCreate, named),
+			"a redirected create is not followed", write(call.VerbCreate, named),
 			[]http.HandlerFunc{withHeader(answer(307, ""), "Location", "/elsewhere"), ok},
 			[]string{create},
 			refused,
 		},
 		{
-			"nor turned into a read, whose answer would pass for its own", write(call.VerbCreate, named),
+			"nor turned into a read, whose answer would count as its own", write(call.VerbCreate, named),
 			[]http.HandlerFunc{withHeader(answer(302, ""), "Location", "/api/v1/namespaces/a/configmaps/web"), ok},
 			[]string{create},
 			refused,
 		},
 		{
-			"a page instead of an answer leaves doubt", write(call.VerbUpdate, versioned),
+			"a page of a proxy leaves the outcome unknown", write(call.VerbUpdate, versioned),
 			[]http.HandlerFunc{withHeader(func(w http.ResponseWriter, _ *http.Request) {
 				w.Write([]byte("<html>"))
 			}, "Content-Type", "text/html")},
@@ -450,7 +453,7 @@ func TestJSONPatchConflict(t *testing.T) {
 	})
 }
 
-// kube-apiserver drops the options in the query of a delete that has a body: such a request is not sent.
+// A delete with a body and with options in its query is not sent, since kube-apiserver ignores these options.
 func TestDeleteOptionsInTwoPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -467,7 +470,7 @@ func TestDeleteOptionsInTwoPlaces(t *testing.T) {
 		if n := len(b.seen()); n != 0 {
 			t.Fatalf("%d requests were sent", n)
 		}
-		r.Query = url.Values{"labelSelector": {"app=web"}} // which does not stand in the options
+		r.Query = url.Values{"labelSelector": {"app=web"}} // which is not one of the options
 		if _, err := call.Do(t.Context(), b.client, r, call.Policy{}); err != nil {
 			t.Error(err)
 		}

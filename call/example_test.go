@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// A create, a read of something that is absent, and a list that pages by itself.
+// A create, a read of an absent object, and a list that reads all pages.
 func Example() {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -26,8 +26,8 @@ func Example() {
 	defer client.Close()
 	ctx := context.Background()
 
-	// The answer to the first try is lost. The name is fixed, so that it is tried again, and what exists is recognised as
-	// ours.
+	// The answer to the first try is lost. The name is fixed, so the create is repeated, and the existing object is
+	// recognized as its result.
 	server.On(apiserver.Match{Verb: "create", Times: 1}, apiserver.DropAfter())
 	answer, err := call.Do(ctx, client, call.Request{
 		Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "team-a",

@@ -8,22 +8,22 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// TestFence: leave is asked for before each try, not once for all, since a back-off may last longer than the leave.
+// TestFence: the fence is asked before each try, since a back-off may outlast a permit.
 func TestFence(t *testing.T) {
 	t.Parallel()
-	for name, leave := range map[string]int{"Never": 0, "Once": 1, "Twice": 2} {
+	for name, permits := range map[string]int{"Never": 0, "Once": 1, "Twice": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, call.Options{}, status(503, "ServiceUnavailable", "come back"))
-				over, asked := errors.New("somebody else leads"), 0
+				over, asked := errors.New("another process leads"), 0
 				_, err := call.Do(t.Context(), b.client, get(), call.Policy{Fence: func() error {
-					if asked++; asked > leave {
+					if asked++; asked > permits {
 						return over
 					}
 					return nil
 				}})
-				if !errors.Is(err, over) || len(b.seen()) != leave {
+				if !errors.Is(err, over) || len(b.seen()) != permits {
 					t.Errorf("%d requests, and %v", len(b.seen()), err)
 				}
 				asked = 0
@@ -32,8 +32,8 @@ func TestFence(t *testing.T) {
 						Fence: func() error { asked++; return over },
 					}) {
 				}
-				if !errors.Is(err, over) || len(b.seen()) != leave || asked != 1 {
-					t.Errorf("a list: %d requests, asked %d times, and %v", len(b.seen())-leave, asked, err)
+				if !errors.Is(err, over) || len(b.seen()) != permits || asked != 1 {
+					t.Errorf("a list: %d requests, %d checks of the fence, and %v", len(b.seen())-permits, asked, err)
 				}
 			})
 		})

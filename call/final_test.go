@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// Everything that is not named as worth another try is final, whatever its headers say.
+// Every status not listed as retryable is final, whatever the headers say.
 func TestEverythingElseIsFinal(t *testing.T) {
 	t.Parallel()
 	retried := map[int]bool{429: true, 500: true, 502: true, 503: true, 504: true, 401: true}
@@ -67,7 +67,7 @@ func TestReadsAreRedirected(t *testing.T) {
 	})
 }
 
-// A server that is not trusted does not become so by another try.
+// A certificate that is not trusted is not retried.
 func TestTrustIsFinal(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewUnstartedServer(answer(200, web))
@@ -86,8 +86,8 @@ func TestTrustIsFinal(t *testing.T) {
 	}
 }
 
-// The rate limit of a configuration is kept to, before each try and outside of its timeout; who is cancelled does not
-// wait.
+// The rate limit of a configuration applies before each try, and its wait does not count for the timeout. A canceled
+// call does not wait.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// A busy client may retry in proportion to its calls; a policy's own budget stands in for the client's.
+// Retries are permitted in proportion to the calls of a client. The budget of a policy replaces that of the client.
 func TestBudgetFollowsTraffic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestBudgetFollowsTraffic(t *testing.T) {
 		}
 		healthy = false
 		once := call.Policy{Retries: 1}
-		if n := retries(8, once); n != 5 { // the burst of 2, and half a token for each call but those that overflow
+		if n := retries(8, once); n != 5 { // the burst of 2, and half a token for each call that does not overflow the burst
 			t.Errorf("%d retries of 8 calls, want 5", n)
 		}
 		if n := retries(4, call.Policy{Retries: 1, Budget: new(call.Budget)}); n != 4 {
@@ -150,7 +150,7 @@ func TestBudgetFollowsTraffic(t *testing.T) {
 		}
 		healthy = false
 		if n := retries(2, once); n != 2 {
-			t.Errorf("%d retries of 2 calls after 20 good ones, want 2", n)
+			t.Errorf("%d retries of 2 calls after 20 successful ones, want 2", n)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Whatever bytes a server sends, reading them ends in a value or an error.
+// Reading arbitrary bytes of a server ends with a value or an error.
 
 func FuzzParsePage(f *testing.F) {
 	list := corev1.ConfigMapList{
@@ -58,8 +58,8 @@ func FuzzDecodeList(f *testing.F) {
 		if (page == nil) == (broken == nil && err == nil) {
 			t.Fatalf("page %v, errors %v, %v", page, broken, err)
 		}
-		// What streams as a whole list is a list for the other reader, too, with as many items. (Members that come twice, or
-		// in another case, are read differently; no server sends them.)
+		// The other reader accepts every list that streams completely, and finds as many items. (Repeated members and members
+		// in another case are read differently. No server sends them.)
 		whole, werr := parsePage(&Answer{Raw: raw})
 		if page != nil && werr == nil && bytes.Count(bytes.ToLower(raw), []byte(`"items"`)) == 1 &&
 			!bytes.Contains(raw, []byte(`\`)) && len(whole.Items) != streamed {

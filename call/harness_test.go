@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// pipe is a listener whose connections are in memory, so that a server and its client live in one synctest bubble.
+// pipe is a listener with connections in memory, so that a server and its client share one synctest bubble.
 type pipe struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -71,10 +71,11 @@ type bench struct {
 	requests []string // "METHOD path?query body"
 	headers  []http.Header
 	at       []time.Time
-	script   []http.HandlerFunc // one per request; the last one stays
+	script   []http.HandlerFunc // one for each request; the last one is repeated
 }
 
-// newBench starts it; within synctest everything is in the bubble. Jitter is off: every back-off is its ceiling.
+// newBench starts a server and its client, within the bubble of a synctest. Jitter is off: every back-off is its
+// ceiling.
 func newBench(t *testing.T, o call.Options, script ...http.HandlerFunc) *bench {
 	t.Helper()
 	b := &bench{pipe: newPipe(), script: script}
@@ -122,7 +123,7 @@ func (b *bench) seen() []string {
 	return append([]string(nil), b.requests...)
 }
 
-// waits are the times between the requests.
+// waits returns the times between the requests.
 func (b *bench) waits() []time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,7 +143,7 @@ func answer(code int, body string) http.HandlerFunc {
 	}
 }
 
-// status replies as an API server does when it refuses.
+// status replies with a Status, as an API server does when it refuses.
 func status(code int, reason, message string) http.HandlerFunc {
 	return answer(code,
 		fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`, code, reason,
@@ -156,10 +157,10 @@ func withHeader(h http.HandlerFunc, key, value string) http.HandlerFunc {
 	}
 }
 
-// hang never answers, until the client is gone.
+// hang sends no answer, and returns when the client has disconnected.
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// reset cuts the connection without an answer.
+// reset closes the connection without an answer.
 func reset(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 const web = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"web","namespace":"a","uid":"u1","resourceVersion":"7"},"data":{"k":"v"}}`

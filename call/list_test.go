@@ -65,7 +65,7 @@ func TestList(t *testing.T) {
 			nil,
 		},
 		{
-			"an expired token starts again, and what has not changed is not yielded twice",
+			"an expired token starts again, and unchanged objects are not yielded twice",
 			[]http.HandlerFunc{page("t1", "a@1", "b@2"), expired, page("t2", "a@1", "b@9"), page("", "c@3")},
 			[]string{"a@1", "b@2", "b@9", "c@3"},
 			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2", "limit=2&resourceVersion=0", "continue=t2&limit=2"},
@@ -86,7 +86,7 @@ func TestList(t *testing.T) {
 			apierrors.IsResourceExpired,
 		},
 		{
-			"a server that answers with the token that it was given is not asked for ever",
+			"a server that repeats its token does not cause an endless list",
 			[]http.HandlerFunc{page("t1", "a@1"), page("t1", "a@1")},
 			[]string{"a@1"},
 			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2"},
@@ -178,7 +178,7 @@ func TestListProtobuf(t *testing.T) {
 	}
 }
 
-// A stream in pages starts again like a list does.
+// An expired stream of pages starts again, as a list does.
 func TestStreamStartsAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestStreamStartsAgain(t *testing.T) {
 	})
 }
 
-// Whoever ends its context ends the stream, at once and on the wire, and is told why.
+// Cancellation of the context ends the stream and its request at once, with the cause as error.
 func TestStreamIsCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestStream(t *testing.T) {
 	trickle := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		for i := range len(whole) {
-			<-time.After(time.Second) // of fake time: minutes in all, yet there is progress
+			<-time.After(time.Second) // fake time; the whole list takes minutes, but each part arrives in time
 			io.WriteString(w, whole[i:i+1])
 			w.(http.Flusher).Flush()
 		}
@@ -260,20 +260,20 @@ func TestStream(t *testing.T) {
 	}{
 		{"one body", []http.HandlerFunc{answer(200, whole)}, []string{"a@1", "b@2", "c@3"}, 1, true},
 		{
-			"a body that breaks off is asked for again",
+			"an interrupted body is requested again",
 			[]http.HandlerFunc{cut, answer(200, whole)},
 			[]string{"a@1", "b@2", "c@3"},
 			2, true,
 		},
-		{"one without progress too", []http.HandlerFunc{stall, answer(200, whole)}, []string{"a@1", "b@2", "c@3"}, 2, true},
-		{"a slow one is left alone", []http.HandlerFunc{trickle}, []string{"a@1", "b@2", "c@3"}, 1, true},
+		{"so is one without progress", []http.HandlerFunc{stall, answer(200, whole)}, []string{"a@1", "b@2", "c@3"}, 2, true},
+		{"a slow one is not interrupted", []http.HandlerFunc{trickle}, []string{"a@1", "b@2", "c@3"}, 1, true},
 		{
 			"an error before the list",
 			[]http.HandlerFunc{status(503, "ServiceUnavailable", "x"), answer(200, whole)},
 			[]string{"a@1", "b@2", "c@3"},
 			2, true,
 		},
-		{"a server that always breaks off", []http.HandlerFunc{cut}, []string{"a@1", "b@2"}, 6, false},
+		{"a server that always interrupts", []http.HandlerFunc{cut}, []string{"a@1", "b@2"}, 6, false},
 		{
 			"metadata after the items",
 			[]http.HandlerFunc{
@@ -283,7 +283,7 @@ func TestStream(t *testing.T) {
 			[]string{"a@1"},
 			1, true,
 		},
-		{"a token that does not move", []http.HandlerFunc{answer(200, pageBody("t1", "a@1"))}, []string{"a@1"}, 2, false},
+		{"a repeated token", []http.HandlerFunc{answer(200, pageBody("t1", "a@1"))}, []string{"a@1"}, 2, false},
 		{
 			"the same page with other tokens",
 			[]http.HandlerFunc{

@@ -207,15 +207,15 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// Who gives up while waiting for a token leaves it to others.
-func TestBudgetOfThoseWhoGiveUp(t *testing.T) {
+// A caller that gives up while it waits for a token leaves the token to others.
+func TestBudgetOfCanceledCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		budget := &call.Budget{PerSecond: 1, Ratio: -1, Burst: 1, MaxWait: 3 * time.Second}
 		b := newBench(t, call.Options{Budget: budget}, status(503, "ServiceUnavailable", "x"))
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
-		for range 4 { // one has its token, three wait for theirs
+		for range 4 { // one has its token, the others wait for theirs
 			waiting.Go(func() { _, _ = call.Do(ctx, b.client, get(), call.Policy{Retries: 1, Base: time.Hour, Cap: time.Hour}) })
 		}
 		synctest.Wait()
@@ -226,7 +226,7 @@ func TestBudgetOfThoseWhoGiveUp(t *testing.T) {
 		if errors.Is(err, call.ErrBudget) || time.Since(begun) != 400*ms {
 			t.Errorf("after %v: %v; want a retry after its back-off", time.Since(begun), err)
 		}
-		// The deadline of a caller that comes before the next try gives its token back too.
+		// A caller whose deadline precedes the next try returns its token, too.
 		for range 10 {
 			short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			if _, err := call.Do(short, b.client, get(), call.Policy{}); errors.Is(err, call.ErrBudget) {
@@ -237,8 +237,7 @@ func TestBudgetOfThoseWhoGiveUp(t *testing.T) {
 	})
 }
 
-// Many calls that are refused together have the credentials made new once; a call that is refused afterwards, once
-// more.
+// Calls that are refused together reload the credentials once. A later refusal reloads them again.
 func TestCredentialsAreReloadedOnceForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -290,11 +289,11 @@ func TestReloadThatFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	b := newBench(t, call.Options{Config: &rest.Config{BearerToken: "old", BearerTokenFile: file}},
 		status(401, "Unauthorized", "who are you"))
-	for range 2 { // and it leaves nothing locked
+	for range 2 { // and it leaves no lock behind
 		_, err := call.Do(t.Context(), b.client, get(), call.Policy{})
 		if err == nil || !strings.Contains(err.Error(), "cannot reload the credentials") ||
 			!strings.Contains(err.Error(), "no such file") || !apierrors.IsUnauthorized(err) {
-			t.Errorf("got %v, want the refusal and why the reload failed", err)
+			t.Errorf("got %v, want the refusal and the error of the reload", err)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// newServer starts an API server that can misbehave, and a client for it, on the clock of the bubble.
+// newServer starts an API server with faults, and a client for it, on the clock of the bubble.
 func newServer(t fataler) (*apiserver.Server, *call.Client, func()) {
 	s, err := apiserver.New(apiserver.Options{Pipe: true})
 	if err != nil {
@@ -34,8 +34,7 @@ func newServer(t fataler) (*apiserver.Server, *call.Client, func()) {
 
 type fataler interface{ Fatal(...any) }
 
-// Whatever happens to the tries of a write, its effect is there once when the call says so, and not at all when it says
-// that it is not.
+// A write succeeds in spite of faults in some tries, and its effect is there exactly once.
 func TestWritesAreExactAgainstAServer(t *testing.T) {
 	t.Parallel()
 	verbs := []call.Verb{call.VerbCreate, call.VerbUpdate, call.VerbPatch, call.VerbApply, call.VerbDelete}
@@ -165,8 +164,8 @@ func TestListAgainstAServer(t *testing.T) {
 	})
 }
 
-// A write that was lost is not taken for done because the object, which somebody else changed meanwhile, has the fields
-// that were sent: it also has those that the write was to remove.
+// The first try of a write that removes a field is lost, before or after its execution. Another client changes the
+// object meanwhile. The write succeeds only if the field is gone.
 func TestLostRemovals(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []call.Verb{call.VerbUpdate, call.VerbPatch, call.VerbApply} {
@@ -236,13 +235,13 @@ func TestLostRemovals(t *testing.T) {
 					_, there, _ := unstructured.NestedString(live.Object, "data", "drop")
 					switch {
 					case err == nil && there:
-						t.Errorf("%s succeeded (%+v), and what it removes is still there: %v", verb, a, live.Object)
+						t.Errorf("%s succeeded (%+v), and the removed field still exists: %v", verb, a, live.Object)
 					case lost == "before" && !apierrors.IsConflict(err):
 						t.Errorf("got %v, want a conflict", err)
 					case lost == "after" && verb != call.VerbUpdate && (err != nil || !a.Recovered):
-						t.Errorf("got %+v, %v, want it to be seen that it was done", a, err)
+						t.Errorf("got %+v, %v, want a recovered success", a, err)
 					case lost == "after" && verb == call.VerbUpdate && !apierrors.IsConflict(err):
-						t.Errorf("got %v, want a conflict: what the label would be replaced by cannot be told", err)
+						t.Errorf("got %v, want a conflict, since the update would remove the label", err)
 					}
 				})
 			})

@@ -34,7 +34,7 @@ func TestStepLists(t *testing.T) {
 		err      func(error) bool
 	}{
 		{
-			"the pages are fetched one after the other, of the size that the policy says",
+			"the pages are fetched one after the other, in the size of the policy",
 			list, two,
 			[]http.HandlerFunc{page("t1", "a@1", "b@2"), page("t2", "c@3"), page("", "d@4")},
 			[]string{"a@1", "b@2", "c@3", "d@4"},
@@ -69,7 +69,7 @@ func TestStepLists(t *testing.T) {
 			nil,
 		},
 		{
-			"a list whose token has expired starts again, and is one list",
+			"a list with an expired token starts again, and is one list",
 			list, two,
 			[]http.HandlerFunc{page("t1", "a@1", "b@2"), expired, page("t2", "b@9"), page("", "c@3")},
 			[]string{"b@9", "c@3"},
@@ -85,7 +85,7 @@ func TestStepLists(t *testing.T) {
 			nil, apierrors.IsResourceExpired,
 		},
 		{
-			"a token that does not move is an error",
+			"a repeated token is an error",
 			list, two,
 			[]http.HandlerFunc{page("t1", "a@1"), page("t1", "a@1")},
 			nil,
@@ -167,7 +167,7 @@ func TestStepListsProtobuf(t *testing.T) {
 	})
 }
 
-// listByStep runs a flow of one step, and returns what its answer lists.
+// listByStep runs a flow of one step, and returns the items of its answer.
 func listByStep(t *testing.T, c *call.Client, r call.Request, p call.Policy) ([]corev1.ConfigMap, error) {
 	t.Helper()
 	var list corev1.ConfigMapList

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// visit is a packet that notes what happened.
+// visit is a packet that records the steps of its fiber.
 type visit struct {
 	trail   []string
 	version string
@@ -57,14 +57,14 @@ func TestStep(t *testing.T) {
 		err    func(error) bool
 	}{
 		{
-			"a good answer goes on",
+			"a successful answer continues the flow",
 			call.StepSpec[visit]{Request: read, OnSuccess: onSuccess},
 			[]http.HandlerFunc{answer(200, web)},
 			[]string{"success", "after"},
 			nil, nil,
 		},
 		{
-			"by default without a word",
+			"by default without a log line",
 			call.StepSpec[visit]{Request: read},
 			[]http.HandlerFunc{answer(200, web)},
 			[]string{"after"},
@@ -86,13 +86,13 @@ func TestStep(t *testing.T) {
 			[]time.Duration{400 * ms},
 			apierrors.IsServiceUnavailable,
 		},
-		{"a failure can be dealt with", call.StepSpec[visit]{
+		{"a failure can be handled", call.StepSpec[visit]{
 			Request: read, OnFailure: func(_ context.Context, f *flow.Fiber[visit], err error) flow.Next {
 				f.Packet.note("failure")
 				return f.Next()
 			},
 		}, []http.HandlerFunc{status(403, "Forbidden", "no")}, []string{"failure", "after"}, nil, nil},
-		{"absence can be dealt with", call.StepSpec[visit]{
+		{"absence can be handled", call.StepSpec[visit]{
 			Request: read, OnNotFound: func(_ context.Context, f *flow.Fiber[visit]) flow.Next {
 				f.Packet.note("absent")
 				return f.Next()
@@ -106,7 +106,7 @@ func TestStep(t *testing.T) {
 			apierrors.IsNotFound,
 		},
 		{
-			"a conflict takes the detour, and then asks for the request again",
+			"a conflict takes the detour, and then builds the request again",
 			call.StepSpec[visit]{
 				Request: update, OnSuccess: onSuccess,
 				OnConflict: func(_ context.Context, f *flow.Fiber[visit], c call.Conflict) flow.Next {
@@ -131,7 +131,7 @@ func TestStep(t *testing.T) {
 			apierrors.IsConflict,
 		},
 		{
-			"a request that cannot be made fails the step",
+			"an invalid request fails the step",
 			call.StepSpec[visit]{Request: func(context.Context, *visit) (call.Request, error) { return call.Request{}, broken }},
 			[]http.HandlerFunc{answer(200, web)},
 			nil, nil, func(err error) bool { return errors.Is(err, broken) },
@@ -179,8 +179,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// A fiber in back-off holds neither a worker nor a goroutine. It counts the goroutines of the process, so that no test
-// runs beside it.
+// A fiber in back-off holds neither a worker nor a goroutine. The test counts all goroutines of the process, so no
+// other test runs beside it.
 func TestStepsInRetryAreParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fibers = 500
@@ -224,7 +224,7 @@ func TestStepsInRetryAreParked(t *testing.T) {
 	})
 }
 
-// No request of a preempted fiber is on the wire once its successor runs.
+// No request of a preempted fiber is under way once its successor runs.
 func TestStepOfAPreemptedFiberIsCancelledOnTheWire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestStepOfAPreemptedFiberIsCancelledOnTheWire(t *testing.T) {
 		if err := second.Wait(t.Context()); err != nil {
 			t.Errorf("the second fiber ended with %v", err)
 		}
-		synctest.Wait() // the server has noticed who is gone
+		synctest.Wait() // the server has noticed the disconnect
 		gate.Open()
 		synctest.Wait()
 		objs, err := s.Objects(configMaps)
@@ -272,7 +272,7 @@ func TestStepOfAPreemptedFiberIsCancelledOnTheWire(t *testing.T) {
 	})
 }
 
-// A step that runs again, after a restart or because the flow says so, remembers that its write may have been executed.
+// A step that runs again, after a restart or by the flow, remembers that its write may have been executed.
 func TestStepThatRunsAgainIsInDoubt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,8 +307,8 @@ func TestStepThatRunsAgainIsInDoubt(t *testing.T) {
 	})
 }
 
-// A write that cannot be repeated is not repeated by the retry of its step either; one that has definitely failed is.
-func TestStepDoesNotRepeatWhatMayBeDone(t *testing.T) {
+// A retry does not repeat a write that must not be executed twice, unless the write has definitely failed.
+func TestStepDoesNotRepeatADoubtfulWrite(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason   string
@@ -316,7 +316,7 @@ func TestStepDoesNotRepeatWhatMayBeDone(t *testing.T) {
 		requests int
 		ok       bool
 	}{
-		{"an outcome that is unknown", []http.HandlerFunc{reset, answer(201, web)}, 1, false},
+		{"an unknown outcome", []http.HandlerFunc{reset, answer(201, web)}, 1, false},
 		{"a refusal", []http.HandlerFunc{status(403, "Forbidden", "no"), answer(201, web)}, 2, true},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -350,9 +350,8 @@ func TestStepDoesNotRepeatWhatMayBeDone(t *testing.T) {
 	}
 }
 
-// A call that its step was taken from, by the deadline of the step, does not go on when the flow comes to the step
-// anew.
-func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
+// If the deadline of a step ends its call, the call does not continue when the flow enters the step again.
+func TestStepEnteredAgainMakesANewRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, call.Options{}, withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "60"),
@@ -392,9 +391,9 @@ func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
 	})
 }
 
-// A fiber that was parked between two tries goes on after a restart: at the same step, when its back-off is over, and
-// in doubt.
-func TestStepGoesOnAfterARestart(t *testing.T) {
+// A fiber that was parked between two tries continues after a restart: at the same step, after its back-off, and in
+// doubt.
+func TestStepContinuesAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, c, stop := newServer(t)
@@ -447,8 +446,8 @@ func TestStepGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
-// A process dies when its create has arrived, before it has parked anywhere: the next one finds the name taken, by what
-// it wanted.
+// A process dies after its create has arrived, before it has parked. The next process finds the name taken, and
+// compares the object with its own.
 func TestACreateOnTheWireDuringACrash(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -456,8 +455,8 @@ func TestACreateOnTheWireDuringACrash(t *testing.T) {
 		there  string
 		ok     bool
 	}{
-		{"what is there is what was to be made", "v", true},
-		{"somebody else has made it", "other", false},
+		{"the existing object is the desired one", "v", true},
+		{"another client has created it", "other", false},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

@@ -21,21 +21,21 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 )
 
-// traced says what the span of a try tells.
+// traced returns the name, kind, status and attributes of a span.
 func traced(s spans.Span) map[string]string {
-	told := map[string]string{"name": s.Name(), "kind": s.SpanKind().String()}
+	all := map[string]string{"name": s.Name(), "kind": s.SpanKind().String()}
 	if s.Status().Code != codes.Unset {
-		told["status"] = s.Status().Code.String() + s.Status().Description
+		all["status"] = s.Status().Code.String() + s.Status().Description
 	}
 	for _, a := range s.Attributes() {
 		if key := string(a.Key); key != "call.id" {
-			told[key] = a.Value.String()
+			all[key] = a.Value.String()
 		}
 	}
-	return told
+	return all
 }
 
-// TestASpanForEachTry: below the span of the caller, and the server is told of each.
+// TestASpanForEachTry: each try has a span below that of the caller, and the server gets its trace header.
 func TestASpanForEachTry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestASpanForEachTry(t *testing.T) {
 				t.Errorf("try %d is not below its caller", i)
 			}
 			if got := b.headers[i].Get("Traceparent"); !strings.Contains(got, s.SpanContext().SpanID().String()) {
-				t.Errorf("the server is told %q by try %d", got, i)
+				t.Errorf("the header is %q in try %d", got, i)
 			}
 			if id := b.headers[i].Get("Audit-Id"); spans.Value(s, "call.id") != id {
 				t.Errorf("call.id is %q, the Audit-Id %q", spans.Value(s, "call.id"), id)
@@ -81,8 +81,8 @@ func TestASpanForEachTry(t *testing.T) {
 // silent is a server that does not answer.
 func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// TestWhatSpansTellOfFailures, which is never the text of the server, nor anything of a body.
-func TestWhatSpansTellOfFailures(t *testing.T) {
+// TestSpansOfFailures: a span never has text of the server or parts of a body.
+func TestSpansOfFailures(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		reason string
@@ -95,11 +95,11 @@ func TestWhatSpansTellOfFailures(t *testing.T) {
 		{reason: "a conflict", reply: status(409, "Conflict", "secret"), want: "409", code: "409"},
 		{reason: "an absence that is an error", reply: status(404, "NotFound", "secret"), want: "404", code: "404"},
 		{
-			reason: "an absence that is fine", reply: status(404, "NotFound", "secret"),
+			reason: "an absence that is accepted", reply: status(404, "NotFound", "secret"),
 			change: func(r *call.Request) { r.NotFoundOK = true }, code: "404",
 		},
 		{reason: "a server that does not answer", reply: silent, want: "timeout"},
-		{reason: "nobody there", down: errors.New("secret"), want: "no-answer"},
+		{reason: "no server", down: errors.New("secret"), want: "no-answer"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			made := spans.New()
@@ -135,7 +135,7 @@ func TestACancelledTry(t *testing.T) {
 		made := spans.New()
 		b := newBench(t, call.Options{TracerProvider: made}, silent)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(errors.New("not wanted any more")) })
+		time.AfterFunc(time.Second, func() { cancel(errors.New("canceled by the caller")) })
 		_, _ = call.Do(ctx, b.client, get(), call.Policy{})
 		if s := made.Named("get configmaps"); len(s) != 1 || spans.Value(s[0], "error.type") != "cancelled" {
 			t.Errorf("%v", made.Names())
@@ -143,7 +143,7 @@ func TestACancelledTry(t *testing.T) {
 	})
 }
 
-// TestAListIsASpanForEachPage, also one that is streamed.
+// TestAListIsASpanForEachPage: that holds for a streamed list, too.
 func TestAListIsASpanForEachPage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,11 +166,11 @@ func TestAListIsASpanForEachPage(t *testing.T) {
 	})
 }
 
-// TestNoProviderNoCost: in a span of somebody else, too, a try costs no more than outside, and the server is told
-// nothing.
+// TestNoProviderNoCost: without a provider, a try inside another span costs no more than outside, and sends no trace
+// header.
 func TestNoProviderNoCost(t *testing.T) {
-	var told string
-	c := canned(t, nil, func(r *http.Request) { told = r.Header.Get("Traceparent") })
+	var header string
+	c := canned(t, nil, func(r *http.Request) { header = r.Header.Get("Traceparent") })
 	inSpan, span := spans.New().Start(t.Context(), "caller")
 	defer span.End()
 	costs := func(ctx context.Context) float64 {
@@ -183,12 +183,12 @@ func TestNoProviderNoCost(t *testing.T) {
 	if plain, traced := costs(t.Context()), costs(inSpan); traced > plain {
 		t.Errorf("%v allocations in a span, %v outside", traced, plain)
 	}
-	if told != "" {
-		t.Errorf("the server is told %q", told)
+	if header != "" {
+		t.Errorf("the header is %q", header)
 	}
 }
 
-// canned is a client of a server that has one answer, without a connection.
+// canned returns a client of a server that always gives the same answer, without a connection.
 func canned(t testing.TB, tp trace.TracerProvider, look func(*http.Request)) *call.Client {
 	t.Helper()
 	c, err := call.New(call.Options{
@@ -213,10 +213,10 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// BenchmarkDo is a request without the network.
+// BenchmarkDo measures a request without the network.
 func BenchmarkDo(b *testing.B) { benchmarkDo(b, nil) }
 
-// BenchmarkDoTraced is the same with a span.
+// BenchmarkDoTraced measures the same with a span.
 func BenchmarkDoTraced(b *testing.B) { benchmarkDo(b, spans.Discard()) }
 
 func benchmarkDo(b *testing.B, tp trace.TracerProvider) {

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// refused is the error of a request that an API server has answered.
+// refused returns the error of a request that an API server has refused.
 func refused(code int32, reason metav1.StatusReason, message string, d *metav1.StatusDetails) error {
 	s := &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Message: message, Details: d}}
 	return fmt.Errorf("cannot go on: %w", &Error{
@@ -27,7 +27,7 @@ func refused(code int32, reason metav1.StatusReason, message string, d *metav1.S
 	})
 }
 
-// TestWhy: the words are those of real API servers.
+// TestWhy reads messages as real API servers write them.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	pods := &metav1.StatusDetails{Kind: "pods"}
@@ -167,12 +167,12 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestWaiting: of several calls the last one that failed is shown, and none when it is over.
+// TestWaiting: of several waiting calls the one that failed last is shown, and none after all have ended.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	var w binding.Waiting
 	if _, ok := w.Last(); ok {
-		t.Error("none is tried again")
+		t.Error("a call waits")
 	}
 	one, two := &exchange{p: Policy{Waiting: &w}}, &exchange{p: Policy{Waiting: &w}}
 	one.waits(outcome{after: time.Minute})
@@ -184,10 +184,10 @@ func TestWaiting(t *testing.T) {
 	}
 	two.over()
 	if got, ok := w.Last(); ok {
-		t.Errorf("it is over, and shown: %+v", got)
+		t.Errorf("an ended call is shown: %+v", got)
 	}
 	var none *binding.Waiting
 	if _, ok := none.Last(); ok {
-		t.Error("nothing is shown by none")
+		t.Error("without a call something is shown")
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// Whoever changes the status and something else at once is told so, with the key, and what was not written is known.
-func TestStatusAndTheRestAtOnce(t *testing.T) {
+// A write that changes the status and another part at once fails with the key of the object. The test checks which part
+// was written.
+func TestStatusAndSpecAtOnce(t *testing.T) {
 	t.Parallel()
 	labelled := func(p *corev1.Pod) { p.Labels = map[string]string{"l": "new"} }
 	running := func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }
@@ -67,7 +68,7 @@ func TestStatusAndTheRestAtOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := live.Labels["l"] + "/" + string(live.Status.Phase); got != tc.want {
-					t.Errorf("it is %s, want %s", got, tc.want)
+					t.Errorf("the object is %s, want %s", got, tc.want)
 				}
 				if n := c.requests("patch"); n != tc.sent {
 					t.Errorf("%d patches were sent, want %d", n, tc.sent)
@@ -77,8 +78,8 @@ func TestStatusAndTheRestAtOnce(t *testing.T) {
 	}
 }
 
-// The status as a whole can be taken away from an object that has no Go type.
-func TestTheStatusTakenAwayByModify(t *testing.T) {
+// An unstructured object without its status, in Modify, is an error.
+func TestModifyRemovesTheStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{})
@@ -94,8 +95,8 @@ func TestTheStatusTakenAwayByModify(t *testing.T) {
 	})
 }
 
-// A JSON patch that is bound to a version is refused with 422 when somebody else was faster: that is a conflict. One
-// that does not fit is none.
+// A JSON patch with a version fails with 422 if another writer was faster. The client reports that as a conflict. A
+// patch that does not fit the object is no conflict.
 func TestConflictsOfJSONPatches(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -104,7 +105,7 @@ func TestConflictsOfJSONPatches(t *testing.T) {
 		conflict   bool
 	}{
 		{"another writer was first", `{"op":"replace","path":"/data/k","value":"own"}`, true, true},
-		{"nobody was", `{"op":"replace","path":"/data/k","value":"own"}`, false, false},
+		{"no other writer", `{"op":"replace","path":"/data/k","value":"own"}`, false, false},
 		{"the patch does not fit", `{"op":"remove","path":"/data/absent"}`, false, false},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -20,8 +20,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/binding"
 )
 
-// Who applies what was read owns what users and others set: it is refused, however it was made to look.
-func TestApplyOfWhatWasRead(t *testing.T) {
+// Apply refuses an object that was read, however it was changed afterwards. It would take ownership of fields of users
+// and other clients.
+func TestApplyOfReadObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
@@ -69,14 +70,14 @@ func TestApplyOfWhatWasRead(t *testing.T) {
 		} {
 			if err := c.client.Apply(c.ctx, obj, client.Force()); !errors.Is(err, client.ErrWasRead) ||
 				!strings.Contains(err.Error(), "Modify") {
-				t.Errorf("%s: got %v, want a refusal that says what to do", reason, err)
+				t.Errorf("%s: got %v, want a refusal that recommends Modify", reason, err)
 			}
 			if err := c.client.Status().Apply(c.ctx, obj, client.Force()); !errors.Is(err, client.ErrWasRead) {
 				t.Errorf("%s, its status: got %v, want a refusal", reason, err)
 			}
 		}
 		if n := c.requests("patch") - before; n != 0 {
-			t.Errorf("%d were sent", n)
+			t.Errorf("%d requests were sent", n)
 		}
 		live, err := c.server.Object(configMaps, "a", "answered")
 		if err != nil {
@@ -86,26 +87,26 @@ func TestApplyOfWhatWasRead(t *testing.T) {
 			change   func(cm *corev1.ConfigMap)
 			conflict bool
 		}{
-			"the uid that it has": {func(cm *corev1.ConfigMap) { cm.UID = live.GetUID() }, false},
-			"another uid":         {func(cm *corev1.ConfigMap) { cm.UID = "other" }, true},
-			"the version that it has": {
+			"its uid":     {func(cm *corev1.ConfigMap) { cm.UID = live.GetUID() }, false},
+			"another uid": {func(cm *corev1.ConfigMap) { cm.UID = "other" }, true},
+			"its version": {
 				func(cm *corev1.ConfigMap) { cm.ResourceVersion = live.GetResourceVersion() },
 				false,
 			},
-			"a version that it has not":   {func(cm *corev1.ConfigMap) { cm.ResourceVersion = "1" }, true},
-			"nothing but what is applied": {func(*corev1.ConfigMap) {}, false},
+			"another version":         {func(cm *corev1.ConfigMap) { cm.ResourceVersion = "1" }, true},
+			"only the applied fields": {func(*corev1.ConfigMap) {}, false},
 		} {
 			cm := configMap("answered", "ours", "1")
 			tc.change(cm)
 			err := c.client.Apply(c.ctx, cm)
 			if tc.conflict != (apierrors.IsConflict(err) || apierrors.IsInvalid(err)) || !tc.conflict && err != nil {
-				t.Errorf("one built anew with %s: got %v", reason, err)
+				t.Errorf("a new object with %s: got %v", reason, err)
 			}
 		}
 	})
 }
 
-// widgetConfiguration is one as older generators made them, of a kind that the Scheme does not know.
+// widgetConfiguration is a configuration as older generators made them. Its kind is not in the Scheme.
 type widgetConfiguration struct {
 	metav1ac.TypeMetaApplyConfiguration    `json:",inline"`
 	*metav1ac.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
@@ -120,7 +121,7 @@ func TestApplyOfConfigurations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{watch: []string{"ConfigMap", "Pod", "Widget"}})
 		defer c.close()
-		c.server.HoldEvents(apiserver.Match{Verb: "watch"}) // what is read is from the answers
+		c.server.HoldEvents(apiserver.Match{Verb: "watch"}) // reads come from the responses
 		apply := func(reason string, sent int, fn func() error) {
 			t.Helper()
 			before := c.requests("patch")
@@ -208,7 +209,7 @@ func TestApplyOfConfigurations(t *testing.T) {
 	})
 }
 
-func TestApplyOfWhatIsNothingToApply(t *testing.T) {
+func TestApplyOfInvalidObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{})
@@ -222,13 +223,13 @@ func TestApplyOfWhatIsNothingToApply(t *testing.T) {
 				*configMap("web"),
 				"cannot apply a v1.ConfigMap: it is neither a pointer to an object nor",
 			},
-			"a text":                   {`{"kind":"ConfigMap"}`, "cannot apply a string"},
-			"no constructor":           {&corev1ac.ConfigMapApplyConfiguration{}, "set its apiVersion and kind"},
-			"no configuration":         {(*corev1ac.ConfigMapApplyConfiguration)(nil), "set its apiVersion and kind"},
-			"a part":                   {metav1ac.ObjectMeta().WithName("web"), "set its apiVersion and kind"},
-			"no name":                  {corev1ac.ConfigMap("", "a"), "the object has no name or no namespace"},
-			"no namespace":             {corev1ac.ConfigMap("web", ""), "the object has no name or no namespace"},
-			"a kind that there is not": {corev1ac.ConfigMap("web", "a").WithKind("Nothing"), "Nothing"},
+			"a text":              {`{"kind":"ConfigMap"}`, "cannot apply a string"},
+			"no constructor":      {&corev1ac.ConfigMapApplyConfiguration{}, "set its apiVersion and kind"},
+			"a nil configuration": {(*corev1ac.ConfigMapApplyConfiguration)(nil), "set its apiVersion and kind"},
+			"a part":              {metav1ac.ObjectMeta().WithName("web"), "set its apiVersion and kind"},
+			"no name":             {corev1ac.ConfigMap("", "a"), "the object has no name or no namespace"},
+			"no namespace":        {corev1ac.ConfigMap("web", ""), "the object has no name or no namespace"},
+			"an unknown kind":     {corev1ac.ConfigMap("web", "a").WithKind("Nothing"), "Nothing"},
 		} {
 			for name, apply := range map[string]func(context.Context, client.Applicable, ...client.WriteOption) error{
 				"whole": c.client.Apply, "status": c.client.Status().Apply,

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/binding"
 )
 
-// behind is a cache that shows old, which is absent if nil, while the server has live.
+// behind runs fn with a cache that shows old, or no object if it is nil, while the server has live.
 func behind(t *testing.T, old, live *corev1.ConfigMap, replaced bool, fn func(c *cluster, seen *corev1.ConfigMap)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,9 +47,9 @@ func behind(t *testing.T, old, live *corev1.ConfigMap, replaced bool, fn func(c 
 	})
 }
 
-// A cache that is older than what the caller has read is believed neither when it says that there is no such object, or
-// another one, nor when it says that a write would change nothing.
-func TestACacheThatIsBehindIsNotBelieved(t *testing.T) {
+// The client does not rely on a cache that is older than the state that the caller has read. Such a cache may show no
+// object, an earlier one, or an equal one that makes a write seem needless.
+func TestWritesBehindAnOldCache(t *testing.T) {
 	t.Parallel()
 	caches := map[string]struct {
 		old      *corev1.ConfigMap
@@ -63,7 +63,7 @@ func TestACacheThatIsBehindIsNotBelieved(t *testing.T) {
 		"Modify": func(c *cluster, seen *corev1.ConfigMap) error {
 			return client.Modify(c.ctx, c.client, seen, func(cm *corev1.ConfigMap) error {
 				if cm.Data["n"] != "2" {
-					c.t.Errorf("the function is given %v, older than what its caller has", cm.Data)
+					c.t.Errorf("the function gets %v, older than the state of its caller", cm.Data)
 				}
 				cm.Data["n"] = "1"
 				return nil
@@ -78,7 +78,7 @@ func TestACacheThatIsBehindIsNotBelieved(t *testing.T) {
 			changed.Data["n"] = "1"
 			return c.client.Patch(c.ctx, changed, client.MergeFrom(seen))
 		},
-		"Patch of a difference to what was read before": func(c *cluster, seen *corev1.ConfigMap) error {
+		"Patch of a difference to an earlier state": func(c *cluster, seen *corev1.ConfigMap) error {
 			changed := seen.DeepCopy()
 			changed.Data["n"], changed.UID, changed.ResourceVersion = "1", "", ""
 			return c.client.Patch(c.ctx, changed, client.MergeFrom(seen))
@@ -118,8 +118,8 @@ func TestACacheThatIsBehindIsNotBelieved(t *testing.T) {
 	}
 }
 
-// An apply that was made is made again when the caller has seen that somebody has undone it.
-func TestAnApplyThatWasUndone(t *testing.T) {
+// An apply is sent again when the caller has seen that another client has undone it.
+func TestApplyAgainAfterAnUndo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
@@ -141,9 +141,8 @@ func TestAnApplyThatWasUndone(t *testing.T) {
 	})
 }
 
-// A write that has to carry the version that it was computed from carries that of an object that the cache does not
-// know yet.
-func TestAnApplyThatIsBoundToAVersion(t *testing.T) {
+// A write that must carry the version of its base carries it also for an object that the cache lacks.
+func TestApplyWithAVersion(t *testing.T) {
 	t.Parallel()
 	for _, there := range []bool{true, false} {
 		live := foreign("web", "n", "2")
@@ -164,8 +163,8 @@ func TestAnApplyThatIsBoundToAVersion(t *testing.T) {
 	}
 }
 
-// What the caller knows by name only is asked for, too, before it counts as absent.
-func TestModifyOfWhatOnlyTheServerKnows(t *testing.T) {
+// Modify by name asks the server before it treats an object as absent.
+func TestModifyByNameAsksTheServer(t *testing.T) {
 	t.Parallel()
 	behind(t, nil, foreign("web", "n", "2"), false, func(c *cluster, _ *corev1.ConfigMap) {
 		if err := client.Modify(c.ctx, c.client, configMap("web"), set("k", "v")); err != nil {
@@ -193,13 +192,14 @@ func TestModifyOfWhatOnlyTheServerKnows(t *testing.T) {
 	})
 }
 
-// That an object is gone ends a wait only when the server says so, or the cache has shown it before.
-func TestGoneBehind(t *testing.T) {
+// A wait for the end of an object trusts an absence only from the server. The cache counts if it has shown the object
+// before.
+func TestWaitForDeletionBehindAnOldCache(t *testing.T) {
 	t.Parallel()
 	behind(t, nil, foreign("web"), false, func(c *cluster, _ *corev1.ConfigMap) {
 		took, err := await(t, c, client.Gone[corev1.ConfigMap](c.client, key("web")), time.Minute, nil)
 		if !errors.Is(err, flow.ErrTimeout) {
-			t.Errorf("ended after %v with %v, though the object is there", took, err)
+			t.Errorf("ended after %v with %v, though the object exists", took, err)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -216,12 +216,12 @@ func TestGoneBehind(t *testing.T) {
 			t.Error(err)
 		}
 		if n := c.requests("get") - before; n != 0 {
-			t.Errorf("%d requests for what the watch has told", n)
+			t.Errorf("%d requests although the watch has delivered the deletion", n)
 		}
 	})
 }
 
-// Positions that another process has saved are found by one whose cache is behind.
+// A process whose cache is behind finds the positions that another process has saved.
 func TestPositionsBehind(t *testing.T) {
 	t.Parallel()
 	behind(t, nil, nil, false, func(c *cluster, _ *corev1.ConfigMap) {
@@ -271,11 +271,11 @@ func TestPositionsBehind(t *testing.T) {
 		}
 		if p, found, err := client.NewStatusPosition(c.client, made, atPosition).Load(c.ctx, ""); err != nil ||
 			found != (made.Status.Position != nil) {
-			t.Errorf("load of one that was just created: %v, %v, %v", p, found, err)
+			t.Errorf("load from a new object: %v, %v, %v", p, found, err)
 		}
 		if err := client.NewStatusPosition(c.client, made, atPosition).Save(c.ctx, "",
 			flow.Position{Step: "first"}); err != nil {
-			t.Errorf("save in one that was just created: %v", err)
+			t.Errorf("save in a new object: %v", err)
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// BenchmarkGet reads one pod from the store: shared, and as a copy.
+// BenchmarkGet reads one pod from the store, shared and as a copy.
 func BenchmarkGet(b *testing.B) {
 	ctx, c, _ := watchedPod(b)
 	b.Run("shared", func(b *testing.B) {
@@ -42,8 +42,8 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkWriteStatus writes the status of a pod that is watched: by the request alone, which leaves the reader
-// behind, by Replace and by Update. The answers are made here, so that it is not the server that is measured.
+// BenchmarkWriteStatus writes the status of a watched pod: by a bare request, which leaves readers behind, by Replace
+// and by Update. The transport makes the responses, so that the server is not measured.
 func BenchmarkWriteStatus(b *testing.B) {
 	ctx, c, calls := watchedPod(b)
 	var p corev1.Pod
@@ -79,7 +79,7 @@ func BenchmarkWriteStatus(b *testing.B) {
 	bench("update", func() error { return c.Status().Update(ctx, &p) })
 }
 
-// answering answers updates with what they write, in versions that grow.
+// answering answers updates with the sent object, in rising versions.
 type answering struct {
 	next    http.RoundTripper
 	version atomic.Int64
@@ -106,7 +106,7 @@ func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// watchedPod returns a client that watches one pod, and what it makes its requests by.
+// watchedPod returns a client that watches one pod, and the client of its requests.
 func watchedPod(b *testing.B) (context.Context, *client.Client, *call.Client) {
 	b.Helper()
 	server, err := apiserver.New(apiserver.Options{})

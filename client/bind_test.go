@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// A bound client asks its fence before whatever it sends, and before each further try, whatever the context is.
+// A bound client asks its fence before each request and each retry, with any context.
 func TestBoundClientIsFenced(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(c *cluster, own *client.Client, p *corev1.Pod) error{
@@ -66,7 +66,7 @@ func TestBoundClientIsFenced(t *testing.T) {
 	}
 }
 
-// A write that was begun in time is not tried again too late.
+// A write that began in time is not retried too late.
 func TestBoundClientIsFencedBetweenTries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestBoundClientIsFencedBetweenTries(t *testing.T) {
 	})
 }
 
-// Bindings of clients and contexts add up, and the innermost owner counts.
+// Bindings of clients and contexts add up, and the innermost owner wins.
 func TestBindingsAddUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestBindingsAddUp(t *testing.T) {
 		}
 		synctest.Wait()
 		if events := cursor.Take(10); len(events) > 0 {
-			t.Errorf("the owner was told of its own write: %v", events)
+			t.Errorf("the owner got its own write: %v", events)
 		}
 		if diff := cmp.Diff([]string{"context", "outer", "inner"}, asked[:3]); diff != "" {
 			t.Errorf("asked, -want +got:\n%s", diff)
@@ -122,7 +122,7 @@ func TestBindingsAddUp(t *testing.T) {
 			t.Errorf("without a version: %v", err)
 		}
 		if err := c.client.Create(c.ctx, configMap("free", "n", "1")); err != nil {
-			t.Errorf("the client that it was made of is bound: %v", err)
+			t.Errorf("the original client is bound: %v", err)
 		}
 	})
 }

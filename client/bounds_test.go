@@ -21,8 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// An own write that the watch does not bring within the bound is not believed any longer: reads of that object, and
-// lists, ask the server, until the watch has caught up.
+// An own write may be missing in the watch beyond the bound. Reads of that object, and lists, then ask the server until
+// the watch has caught up.
 func TestAnOverdueWriteIsReadLive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestAnOverdueWriteIsReadLive(t *testing.T) {
 		if err := client.Modify(c.ctx, c.client, configMap("web"), set("k", "own")); err != nil {
 			t.Fatal(err)
 		}
-		c.put(foreign("web", "k", "newer")) // what the overlay hides
+		c.put(foreign("web", "k", "newer")) // hidden by the overlay
 		check := func(when, want string, gets, lists int) {
 			t.Helper()
 			wasGets, wasLists := c.requests("get"), c.requests("list")
@@ -65,7 +65,7 @@ func TestAnOverdueWriteIsReadLive(t *testing.T) {
 		<-time.After(2 * time.Second)
 		check("after the bound", "newer", 1, 1)
 		if st := c.cache.Stores(configMaps)[0].Stats(); len(st.Overlay.Overdue) != 1 || st.Overlay.Overdue[0] != key("web") {
-			t.Errorf("the statistics say %+v", st.Overlay)
+			t.Errorf("the statistics are %+v", st.Overlay)
 		}
 		hold.Release()
 		synctest.Wait()
@@ -73,7 +73,7 @@ func TestAnOverdueWriteIsReadLive(t *testing.T) {
 	})
 }
 
-// withSubdomains is a server that selects pods by a field that kube-apiserver does not select them by.
+// withSubdomains returns the options of a server that selects pods by a field that kube-apiserver does not support.
 func withSubdomains() apiserver.Options {
 	o := apiserver.Options{Resources: apiserver.DefaultResources()}
 	for i, r := range o.Resources {
@@ -84,9 +84,9 @@ func withSubdomains() apiserver.Options {
 	return o
 }
 
-// Where a field selector cannot be evaluated on the answer, the server is asked for this one object when the watch does
-// not bring it soon, and what it says is read, also when the object has left the selector.
-func TestAFieldSelectorThatCannotBeEvaluatedAsks(t *testing.T) {
+// The client cannot evaluate a field selector on a response. If the watch is late, it asks the server for the object.
+// Reads show the result, also if the object has left the selector.
+func TestUnknownFieldSelectorAsksTheServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{
@@ -107,12 +107,12 @@ func TestAFieldSelectorThatCannotBeEvaluatedAsks(t *testing.T) {
 			pod    *corev1.Pod
 			shown  bool
 		}{
-			{"one that is selected is created", func() error { return c.client.Create(c.ctx, one) }, one, true},
-			{"one that is not selected is created", func() error { return c.client.Create(c.ctx, two) }, two, false},
-			{"it comes in", func() error {
+			{"a selected object is created", func() error { return c.client.Create(c.ctx, one) }, one, true},
+			{"an object outside the selector is created", func() error { return c.client.Create(c.ctx, two) }, two, false},
+			{"it enters the selector", func() error {
 				return client.Modify(c.ctx, c.client, two, func(p *corev1.Pod) error { p.Spec.Subdomain = "n1"; return nil })
 			}, two, true},
-			{"it goes out", func() error {
+			{"it leaves the selector", func() error {
 				return client.Modify(c.ctx, c.client, two, func(p *corev1.Pod) error { p.Spec.Subdomain = "n2"; return nil })
 			}, two, false},
 			{"a change", func() error {
@@ -141,7 +141,7 @@ func TestAFieldSelectorThatCannotBeEvaluatedAsks(t *testing.T) {
 		hold.Release()
 		synctest.Wait()
 		if _, ok := st.Get(key("two")); ok {
-			t.Error("it is shown again when the watch has caught up")
+			t.Error("the deleted object is shown again when the watch has caught up")
 		}
 		<-time.After(2 * time.Minute) // a bookmark
 		if n := st.OverlayStats().Entries; n != 0 {
@@ -150,9 +150,8 @@ func TestAFieldSelectorThatCannotBeEvaluatedAsks(t *testing.T) {
 	})
 }
 
-// A write that was made is no failure, though the cache cannot be brought to show it: reads ask the server until it
-// does.
-func TestAWriteThatTheCacheCannotShow(t *testing.T) {
+// A successful write that the cache cannot show is not a failure. Reads ask the server until the cache shows it.
+func TestWriteMissingInTheCache(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
@@ -191,8 +190,8 @@ func TestAWriteThatTheCacheCannotShow(t *testing.T) {
 	})
 }
 
-// A write that one store cannot show in time has ended for all of them: nothing is held back because of it.
-func TestAStoreThatIsBehindHoldsNoEventsOfOthers(t *testing.T) {
+// A write that one store cannot show in time has ended for all stores, so they hold no events back.
+func TestSlowStoreHoldsNoEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{server: withSubdomains()})
@@ -225,14 +224,14 @@ func TestAStoreThatIsBehindHoldsNoEventsOfOthers(t *testing.T) {
 			live.Object["spec"].(map[string]any)["subdomain"] = node
 			c.put(live)
 			synctest.Wait()
-			var given []store.EventType
+			var delivered []store.EventType
 			for events := cursors[i].Take(10); len(events) > 0; events = cursors[i].Take(10) {
 				for _, e := range events {
-					given = append(given, e.Type)
+					delivered = append(delivered, e.Type)
 				}
 			}
-			if !slices.Contains(given, store.Added) {
-				t.Errorf("the reconciler of %s was given %v, want ADDED", node, given)
+			if !slices.Contains(delivered, store.Added) {
+				t.Errorf("the reconciler of %s got %v, want ADDED", node, delivered)
 			}
 		}
 	})

@@ -30,7 +30,7 @@ func (c *cluster) acquire(t *testing.T, opts ...cache.Option) {
 	synctest.Wait()
 }
 
-// labelled is a config map of a namespace, with labels as "app=web,tier=db".
+// labelled returns a config map of a namespace, with labels such as "app=web,tier=db".
 func labelled(namespace, name, labels string) *corev1.ConfigMap {
 	cm := foreign(name)
 	cm.Namespace, cm.Labels = namespace, map[string]string{}
@@ -41,7 +41,7 @@ func labelled(namespace, name, labels string) *corev1.ConfigMap {
 	return cm
 }
 
-// names lists config maps by both ways of listing, and says how many requests each took.
+// names lists config maps in both ways of listing, and returns the number of requests of each.
 func (c *cluster) names(t *testing.T, opts ...client.ReadOption) (names []string, requests int, err error) {
 	t.Helper()
 	before := c.requests("list")
@@ -59,13 +59,13 @@ func (c *cluster) names(t *testing.T, opts ...client.ReadOption) (names []string
 		}
 	}
 	if again := c.requests("list") - before - requests; again != requests || shared != len(names) {
-		t.Errorf("one list gave %d objects for %d requests, the other %d for %d", len(names), requests, shared, again)
+		t.Errorf("one list has %d objects after %d requests, the other %d after %d", len(names), requests, shared, again)
 	}
 	slices.Sort(names)
 	return names, requests, err
 }
 
-// A read asks the server only if no store holds all that it may find.
+// A read asks the server only if no store covers all objects that it may find.
 func TestReadsFromACoveringStore(t *testing.T) {
 	t.Parallel()
 	web := []cache.Option{cache.Labels("app=web")}
@@ -77,17 +77,17 @@ func TestReadsFromACoveringStore(t *testing.T) {
 		want     string // names
 		requests int
 	}{
-		{"get of what has the labels", [][]cache.Option{web}, "a/web", nil, "web", 0},
-		{"get of what has other labels", [][]cache.Option{web}, "a/api", nil, "api", 1},
-		{"get of what there is not", [][]cache.Option{web}, "a/none", nil, "", 1},
+		{"get of an object with the labels", [][]cache.Option{web}, "a/web", nil, "web", 0},
+		{"get of an object with other labels", [][]cache.Option{web}, "a/api", nil, "api", 1},
+		{"get of an absent object", [][]cache.Option{web}, "a/none", nil, "", 1},
 		{
-			"get in a namespace that is watched besides",
+			"get in a namespace with a watch of its own",
 			[][]cache.Option{web, {cache.Namespaces("b")}},
 			"b/none", nil, "",
 			0,
 		},
-		{"get of what a field selects", [][]cache.Option{{cache.Fields("metadata.name=web")}}, "a/web", nil, "web", 0},
-		{"get of what it does not select", [][]cache.Option{{cache.Fields("metadata.name=db")}}, "a/web", nil, "web", 1},
+		{"get within a field selector", [][]cache.Option{{cache.Fields("metadata.name=web")}}, "a/web", nil, "web", 0},
+		{"get outside a field selector", [][]cache.Option{{cache.Fields("metadata.name=db")}}, "a/web", nil, "web", 1},
 		{"list of the labels", [][]cache.Option{web}, "", []client.ReadOption{client.Labels("app=web")}, "db web web2", 0},
 		{
 			"list of the labels and more",
@@ -112,23 +112,23 @@ func TestReadsFromACoveringStore(t *testing.T) {
 			"db web web2", 1,
 		},
 		{"list of all", [][]cache.Option{web}, "", nil, "api db web web2", 1},
-		{"list of all, which are watched besides", [][]cache.Option{web, nil}, "", nil, "api db web web2", 0},
+		{"list of all, with a watch of all", [][]cache.Option{web, nil}, "", nil, "api db web web2", 0},
 		{
-			"list of a namespace that is watched besides",
+			"list of a namespace with a watch of its own",
 			[][]cache.Option{{cache.Namespaces("a")}, {cache.Namespaces("b")}},
 			"",
 			[]client.ReadOption{client.InNamespace("b")},
 			"web2", 0,
 		},
 		{
-			"list of a namespace that is not",
+			"list of a namespace without a watch",
 			[][]cache.Option{{cache.Namespaces("a")}},
 			"",
 			[]client.ReadOption{client.InNamespace("b")},
 			"web2", 1,
 		},
 		{
-			"list of what the server selects",
+			"list with a selector of the server",
 			[][]cache.Option{{cache.Fields("metadata.name=web")}},
 			"",
 			[]client.ReadOption{client.Fields("metadata.name=web")},
@@ -161,14 +161,14 @@ func TestReadsFromACoveringStore(t *testing.T) {
 				}
 				names, requests, err := c.names(t, tc.list...)
 				if got := strings.Join(names, " "); err != nil || got != tc.want || requests != tc.requests {
-					t.Errorf("got %q for %d requests, %v; want %q for %d", got, requests, err, tc.want, tc.requests)
+					t.Errorf("got %q after %d requests, %v; want %q after %d", got, requests, err, tc.want, tc.requests)
 				}
 			})
 		})
 	}
 }
 
-// Own writes that bring an object under the labels of a store, or take it from there, are read at once.
+// Own writes that bring an object into the label selector of a store, or take it out, are read at once.
 func TestOwnWritesInAStoreOfLabels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestOwnWritesInAStoreOfLabels(t *testing.T) {
 			t.Helper()
 			if names, requests, err := c.names(t, client.Labels("app=web")); err != nil || requests != 0 ||
 				strings.Join(names, " ") != want {
-				t.Errorf("%s: listed %v for %d requests, %v; want %q", when, names, requests, err, want)
+				t.Errorf("%s: listed %v after %d requests, %v; want %q", when, names, requests, err, want)
 			}
 			if cm, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web")); err != nil || cm.Labels["app"] != label {
 				t.Errorf("%s: got %v, %v", when, cm, err)
@@ -205,7 +205,7 @@ func TestOwnWritesInAStoreOfLabels(t *testing.T) {
 		}
 		if err := c.client.Patch(c.ctx, shared,
 			client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))); !errors.Is(err, client.ErrShared) {
-			t.Errorf("a write into what all readers of that store share: got %v", err)
+			t.Errorf("a write into the shared object of that store: got %v", err)
 		}
 	})
 }
@@ -252,7 +252,7 @@ func TestOwnedBy(t *testing.T) {
 		}{
 			{"its children, in its namespace", []client.ReadOption{client.OwnedBy(owner("a", "u1"))}, "four one two", nil},
 			{
-				"a namespace that was asked for",
+				"a given namespace",
 				[]client.ReadOption{client.InNamespace("a"), client.OwnedBy(owner("a", "u2"))},
 				"three two", nil,
 			},
@@ -262,10 +262,10 @@ func TestOwnedBy(t *testing.T) {
 				"three two", nil,
 			},
 			{"with labels", []client.ReadOption{client.OwnedBy(owner("a", "u1")), client.Labels("app=api")}, "", nil},
-			{"who owns nothing", []client.ReadOption{client.OwnedBy(owner("a", "u3"))}, "", nil},
-			{"who is not made yet", []client.ReadOption{client.OwnedBy(owner("a", ""))}, "", client.ErrNoUID},
+			{"an owner without children", []client.ReadOption{client.OwnedBy(owner("a", "u3"))}, "", nil},
+			{"an owner without a uid", []client.ReadOption{client.OwnedBy(owner("a", ""))}, "", client.ErrNoUID},
 			{
-				"another namespace than is watched",
+				"a namespace without a watch",
 				[]client.ReadOption{client.OwnedBy(owner("b", "u1"))},
 				"",
 				client.ErrNotWatched,
@@ -273,20 +273,20 @@ func TestOwnedBy(t *testing.T) {
 		} {
 			names, requests, err := c.names(t, tc.opts...)
 			if got := strings.Join(names, " "); !errors.Is(err, tc.fails) || got != tc.want || requests != 0 {
-				t.Errorf("%s: got %q for %d requests, %v; want %q", tc.reason, got, requests, err, tc.want)
+				t.Errorf("%s: got %q after %d requests, %v; want %q", tc.reason, got, requests, err, tc.want)
 			}
 		}
 	})
 }
 
-// Who asks for an index that there is not is told which, of what kind, what there is, and what to do.
-func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
+// An error for a missing index names the index, the kind, the existing indexes, and a remedy.
+func TestIndexErrorsNameTheIndex(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
 		watch  [][]cache.Option
 		opts   []client.ReadOption
-		is     error // nil: says alone tells the error, if there is any
+		is     error // nil: the error is compared by says alone, if there is one
 		says   []string
 	}{
 		{
@@ -297,7 +297,7 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 			[]string{"no such index", `"size"`, "ConfigMap has the indexes colour, label, namespace, owner", "cache.IndexBy"},
 		},
 		{
-			"nobody watches", nil,
+			"no watch", nil,
 			[]client.ReadOption{client.Index("size", "1")},
 			client.ErrNotWatched,
 			[]string{`cannot list ConfigMap: index "size"`, "the kind is not watched", "Owns"},
@@ -331,7 +331,7 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 			[]string{"data.x=y"},
 		},
 		{
-			"the labels are asked for",
+			"the read selects the labels",
 			[][]cache.Option{{cache.Labels("app=web")}},
 			[]client.ReadOption{client.Index("colour", "1"), client.Labels("app=web")},
 			nil, nil,
@@ -362,7 +362,7 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 				}
 				for _, part := range tc.says {
 					if !strings.Contains(err.Error(), part) {
-						t.Errorf("%q does not say %q", err, part)
+						t.Errorf("%q does not contain %q", err, part)
 					}
 				}
 			})
@@ -370,8 +370,8 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestTwoWatchesOfAnObject has the wider of two watches fall behind: who was told by the other one reads what that
-// knows.
+// TestTwoWatchesOfAnObject: the wider of two watches falls behind. A read finds the state that the other watch has
+// delivered.
 func TestTwoWatchesOfAnObject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -404,7 +404,7 @@ func TestTwoWatchesOfAnObject(t *testing.T) {
 			}
 		}
 		if n := c.requests("get"); n > 1 {
-			t.Errorf("%d requests, want one, for what is deleted", n)
+			t.Errorf("%d requests, want one, for the deleted object", n)
 		}
 		hold.Release()
 		<-time.After(time.Second)
@@ -413,7 +413,7 @@ func TestTwoWatchesOfAnObject(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if n := c.requests("get"); n > 1 {
-			t.Errorf("%d requests when both know", n)
+			t.Errorf("%d requests when both watches have caught up", n)
 		}
 	})
 }

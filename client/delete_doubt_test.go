@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// The answer to a delete is lost, and an object of the same name is created before it is sent again.
+// The response to a delete is lost, and an object of the same name is created before the retry.
 func TestDeleteInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -20,20 +20,20 @@ func TestDeleteInDoubt(t *testing.T) {
 		watched bool
 		opts    []client.WriteOption
 		byName  bool
-		stale   bool // the object is replaced before the delete, and the cache does not know; no answer is lost
-		kept    bool // the new object
+		stale   bool // the object is replaced before the delete without the cache's knowledge; no response is lost
+		kept    bool // the new object remains
 		refused bool
 	}{
-		{reason: "the cache knows which one is meant", watched: true, byName: true, kept: true},
-		{reason: "the caller knows it", kept: true},
-		{reason: "the caller insists on it", opts: []client.WriteOption{client.SameUID()}, kept: true},
-		{reason: "nobody knows", byName: true},
+		{reason: "the cache knows the uid", watched: true, byName: true, kept: true},
+		{reason: "the caller knows the uid", kept: true},
+		{reason: "the caller requires the uid", opts: []client.WriteOption{client.SameUID()}, kept: true},
+		{reason: "the uid is unknown", byName: true},
 		{
-			reason: "what the cache knows is outdated, and whatever has the name is meant", watched: true, byName: true,
+			reason: "the uid of the cache is outdated, and the delete is by name", watched: true, byName: true,
 			stale: true,
 		},
 		{
-			reason: "it is outdated, and only that one is meant", watched: true, stale: true,
+			reason: "the uid is outdated, and the delete requires it", watched: true, stale: true,
 			opts: []client.WriteOption{client.SameUID()}, kept: true, refused: true,
 		},
 	} {
@@ -57,7 +57,7 @@ func TestDeleteInDoubt(t *testing.T) {
 					}
 					c.put(foreign("web", "n", "2"))
 				}
-				if tc.stale { // nor may the caller read it
+				if tc.stale { // the caller must not read the new object either
 					c.server.On(apiserver.Match{Verb: "get"}, apiserver.Answer(apiserver.Failure(403)))
 					c.server.On(apiserver.Match{Verb: "delete", Times: 1}, apiserver.Before(replace))
 				} else {
@@ -74,11 +74,11 @@ func TestDeleteInDoubt(t *testing.T) {
 				synctest.Wait()
 				live, err := c.server.Object(configMaps, "a", "web")
 				if kept := err == nil; kept != tc.kept {
-					t.Errorf("the new object is there: %v (%v)", kept, live)
+					t.Errorf("the new object exists: %v (%v)", kept, live)
 				}
 				got, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web"))
 				if tc.kept && (err != nil || got.Data["n"] != "2") || !tc.kept && !apierrors.IsNotFound(err) {
-					t.Errorf("it is read as %v, %v", got, err)
+					t.Errorf("a read returns %v, %v", got, err)
 				}
 			})
 		})

@@ -22,8 +22,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// disturber has a third of the requests of a client about single config maps go wrong: they are lost before they
-// arrive, or their answer is, or somebody else changes the object just before.
+// disturber disturbs a third of a client's requests about single config maps. It drops the request or its response, or
+// changes the object as another client just before.
 type disturber struct {
 	seed    uint64
 	name    string
@@ -73,9 +73,9 @@ func increment(cm *corev1.ConfigMap) error {
 	return nil
 }
 
-// TestDisturbedCounters has three clients count up the same number while a third of their requests go wrong. Each
-// Modify that returned nil has counted once, and one that failed at most once, and then it says that it does not know.
-// What was written is read.
+// TestDisturbedCounters has three clients increment one number while a third of their requests fail. Each Modify that
+// returned nil has counted once. A failed one has counted at most once, and then reports an unknown outcome. Reads show
+// the written number.
 func TestDisturbedCounters(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 5, func(t *testing.T, seed uint64) {
@@ -148,7 +148,7 @@ func disturbedCounters(t *testing.T, seed uint64) {
 	t.Logf("%d increments, %d in doubt", counted, inDoubt)
 }
 
-// readsOwnWrite checks C1: after a write, the next read shows it or something newer.
+// readsOwnWrite checks C1: after a write, the next read shows that version or a newer one.
 func readsOwnWrite(ctx context.Context, t *testing.T, cl *client.Client, written *corev1.ConfigMap) {
 	got, err := client.Get[corev1.ConfigMap](ctx, cl, client.KeyOf(written))
 	if errors.Is(err, disturb.ErrLost) { // a read of the server itself
@@ -160,6 +160,6 @@ func readsOwnWrite(ctx context.Context, t *testing.T, cl *client.Client, written
 	}
 	have, _ := strconv.Atoi(got.ResourceVersion)
 	if want, _ := strconv.Atoi(written.ResourceVersion); have < want {
-		t.Errorf("version %d is read after %d was written", have, want)
+		t.Errorf("version %d is read after a write of %d", have, want)
 	}
 }

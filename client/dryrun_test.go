@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// dry is a client with a cache of the ConfigMaps and Pods of one namespace, or without a cache.
+// dry is a client, with a cache of the ConfigMaps and Pods of one namespace or without a cache.
 type dry struct {
 	ctx       context.Context
 	namespace string
@@ -78,14 +78,14 @@ func (r *dry) configMap(name string) *corev1.ConfigMap {
 	return cm
 }
 
-// boundPod is a pod that stays for its grace period: it is said to be on a node.
+// boundPod returns a pod that has a grace period, since its spec names a node.
 func (r *dry) boundPod() *corev1.Pod {
 	p := pod("web")
 	p.Namespace, p.Spec.NodeName = r.namespace, "nowhere"
 	return p
 }
 
-// arrived waits until the cache shows a version that the server has answered a write of this kind with.
+// arrived waits until the cache shows a version that the server has returned for a write of this kind.
 func (r *dry) arrived(t *testing.T, gvr schema.GroupVersionResource, version string) {
 	t.Helper()
 	for _, st := range r.cache.Stores(gvr) {
@@ -95,8 +95,8 @@ func (r *dry) arrived(t *testing.T, gvr schema.GroupVersionResource, version str
 	}
 }
 
-// A dry run changes nothing: not the object, nor what the cache shows of it, nor who is told of the next change. Every
-// way to write is tried, with every option that has a part in it.
+// A dry run changes neither the object nor the cache, and the next change still sends an event. The test covers each
+// kind of write with each option that affects it.
 func TestDryRunsLeaveNoTrace(t *testing.T) {
 	t.Parallel()
 	uid := func(cm *corev1.ConfigMap) *corev1.ConfigMap { return cm }
@@ -125,8 +125,8 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 		write  func(*dry, *corev1.ConfigMap) error
 	}{
 		{"a delete by name", del(bare)},
-		{"a delete of what is known by its uid", del(uid)},
-		{"a delete of one that is not there any more, and so of what has its name", del(outdated)},
+		{"a delete by uid", del(uid)},
+		{"a delete with an outdated uid, and so by name", del(outdated)},
 		{"a delete of one incarnation", del(uid, client.SameUID())},
 		{"a delete of one version", del(uid, client.SameVersion())},
 		{"a delete with dependents first", del(uid, client.Propagation(metav1.DeletePropagationForeground))},
@@ -152,7 +152,7 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 			want.Data["k"] = "dry"
 			return r.client.Apply(r.ctx, want, client.DryRun(), client.Force())
 		}},
-		{"an apply of what is not there", func(r *dry, _ *corev1.ConfigMap) error {
+		{"an apply of an absent object", func(r *dry, _ *corev1.ConfigMap) error {
 			return r.client.Apply(r.ctx, r.configMap("other"), client.DryRun())
 		}},
 		{"a modification", func(r *dry, cm *corev1.ConfigMap) error {
@@ -187,8 +187,8 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 	}
 }
 
-// unchanged checks that a ConfigMap is the only one, and as it was, on the server and for readers; and that whoever
-// watches it is told of the next change.
+// unchanged checks that the ConfigMap is the only one, and that the server and readers have it unchanged. It also
+// checks that the next change sends an event.
 func (r *dry) unchanged(t *testing.T, before *corev1.ConfigMap) {
 	t.Helper()
 	live, err := r.user.CoreV1().ConfigMaps(r.namespace).List(r.ctx, metav1.ListOptions{})
@@ -200,7 +200,7 @@ func (r *dry) unchanged(t *testing.T, before *corev1.ConfigMap) {
 	}
 	got, err := client.Get[corev1.ConfigMap](r.ctx, r.client, client.KeyOf(before))
 	if err != nil || got.ResourceVersion != before.ResourceVersion || got.Data["k"] != "v" {
-		t.Errorf("it is read as %+v, %v", got, err)
+		t.Errorf("a read returns %+v, %v", got, err)
 	}
 	for cm, err := range client.List[corev1.ConfigMap](r.ctx, r.client, client.InNamespace(r.namespace)) {
 		if err != nil || cm.Name != "web" {
@@ -209,7 +209,7 @@ func (r *dry) unchanged(t *testing.T, before *corev1.ConfigMap) {
 	}
 	for _, st := range r.cache.Stores(configMaps) {
 		if n := st.OverlayStats().Entries; n != 0 {
-			t.Errorf("%d entries lie over the store", n)
+			t.Errorf("%d entries in the overlay", n)
 		}
 		cursor := st.Subscribe(store.SubscribeOptions{From: store.FromNow, HoldWrites: "controller"})
 		defer cursor.Close()
@@ -220,21 +220,21 @@ func (r *dry) unchanged(t *testing.T, before *corev1.ConfigMap) {
 			t.Fatal(err)
 		}
 		r.arrived(t, configMaps, foreign.ResourceVersion)
-		told := false
+		delivered := false
 		for evs := cursor.Take(100); len(evs) > 0; evs = cursor.Take(100) {
 			for _, e := range evs {
-				told = told || e.Object != nil && e.Object.Version() == foreign.ResourceVersion
+				delivered = delivered || e.Object != nil && e.Object.Version() == foreign.ResourceVersion
 			}
 		}
-		if !told {
-			t.Error("nobody is told of the next change")
+		if !delivered {
+			t.Error("the next change sends no event")
 		}
 	}
 }
 
-// What a dry run was answered with is in the object afterwards, at the version of the live one: it is not taken for
-// what the server has.
-func TestDryRunThenForReal(t *testing.T) {
+// After a dry run, the object has the content of the response at the version of the live object. The client does not
+// take that for the server's state.
+func TestWriteAfterADryRun(t *testing.T) {
 	t.Parallel()
 	for name, watched := range map[string]bool{"watched": true, "not watched": false} {
 		t.Run(name, func(t *testing.T) {
@@ -290,8 +290,7 @@ func TestDryRunThenForReal(t *testing.T) {
 	}
 }
 
-// The dry run of a write that would take the last finalizer of a deleted object away is answered with what would be its
-// last state.
+// The response to a dry run of the removal of the last finalizer shows the object's last state.
 func TestDryRunOfTheLastFinalizer(t *testing.T) {
 	t.Parallel()
 	r := startDry(t, true)
@@ -310,7 +309,7 @@ func TestDryRunOfTheLastFinalizer(t *testing.T) {
 	r.arrived(t, configMaps, deleted.ResourceVersion)
 	release := func(cm *corev1.ConfigMap) error { cm.Finalizers = nil; return nil }
 	if err := client.Modify(r.ctx, r.client, cm, release, client.DryRun()); err != nil || len(cm.Finalizers) > 0 {
-		t.Fatalf("answered with %+v, %v", cm, err)
+		t.Fatalf("the response is %+v, %v", cm, err)
 	}
 	r.unchanged(t, deleted)
 }
@@ -354,17 +353,17 @@ func TestDryRunsOfSubresources(t *testing.T) {
 			}
 			got, err := client.Get[corev1.Pod](r.ctx, r.client, client.KeyOf(p))
 			if err != nil || got.ResourceVersion != version || got.Status.Phase == corev1.PodRunning {
-				t.Errorf("it is read as %+v, %v", got, err)
+				t.Errorf("a read returns %+v, %v", got, err)
 			}
 			if n := r.cache.Stores(pods)[0].OverlayStats().Entries; n != 0 {
-				t.Errorf("%d entries lie over the store", n)
+				t.Errorf("%d entries in the overlay", n)
 			}
 		})
 	}
 }
 
-// The options of a delete hold whether or not it is known which incarnation is meant.
-func TestDeleteOptionsHold(t *testing.T) {
+// The options of a delete apply whether or not the client knows the uid of the object.
+func TestDeleteOptionsApply(t *testing.T) {
 	t.Parallel()
 	for name, watched := range map[string]bool{"watched": true, "not watched": false} {
 		for how, bare := range map[string]bool{"by name": true, "by uid": false} {
@@ -429,7 +428,7 @@ func TestDeleteOptionsHold(t *testing.T) {
 	}
 }
 
-// Options and a Body exclude each other in a delete: the one would be dropped without a word.
+// Options and a Body exclude each other in a delete, since the options would be silently dropped.
 func TestDeleteWithBody(t *testing.T) {
 	t.Parallel()
 	r := startDry(t, false)

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// A controller is not told of its own writes, and of everybody else's.
+// A controller gets no events for its own writes, and gets those of all other clients.
 func TestOwnEchoesAreKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestOwnEchoesAreKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"MODIFIED web"}, events()); diff != "" {
-			t.Errorf("a JSON patch of no version, as RawPatch says (-want +got):\n%s", diff)
+			t.Errorf("a JSON patch without a version (-want +got):\n%s", diff)
 		}
 		if err := c.client.Patch(c.ctx, p, client.RawPatch(types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"l":"x"}}}`))); err != nil {
@@ -73,7 +73,7 @@ func TestOwnEchoesAreKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]string{"MODIFIED web", "MODIFIED web", "DELETED web"}, events()); diff != "" {
-			t.Errorf("others' writes and deletions (-want +got):\n%s", diff)
+			t.Errorf("writes and deletions of others (-want +got):\n%s", diff)
 		}
 	})
 }

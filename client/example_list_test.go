@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// Listing again after one's own writes: the list that follows shows them, and nothing has to be waited for or counted,
-// though the watch has brought none of them.
+// A list after own writes shows them. There is nothing to wait for or to count, though the watch has delivered none of
+// them.
 func ExampleList() {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -44,7 +44,7 @@ func ExampleList() {
 	held := server.HoldEvents(apiserver.Match{Verb: "watch"}) // the watch lags
 	defer held.Release()
 
-	// Bring the number of shards to what is wanted: as often as this is called, it makes none too many.
+	// scale creates or deletes shards up to the wanted number. It can be called repeatedly and never creates too many.
 	scale := func(wanted int) error {
 		var names []string
 		for cm, err := range client.List[corev1.ConfigMap](ctx, c, client.InNamespace("team-a"),

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// A program that writes with a clientset of client-go reads its writes from a store at once, although the watch has not
-// brought them.
+// A program writes with a clientset of client-go. It reads its writes from a store at once, before the watch delivers
+// them.
 func ExampleOverlay() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -41,7 +41,7 @@ func ExampleOverlay() {
 	held := server.HoldEvents(apiserver.Match{Verb: "watch"}) // the watch lags
 	defer held.Release()
 
-	config := rest.CopyConfig(server.Config()) // not that of the stores, which only reads
+	config := rest.CopyConfig(server.Config()) // a copy, since the stores' configuration only reads
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return client.Overlay(next, stores, client.OverlayOptions{})
 	})

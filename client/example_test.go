@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// exampleServer is a server in memory, a cache that watches the config maps of all namespaces there, and a client of
-// both.
+// exampleServer returns a server in memory and a client. The client reads from a cache of the config maps of all
+// namespaces.
 func exampleServer(ctx context.Context) (server *apiserver.Server, c *client.Client, stop func()) {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -51,7 +51,7 @@ func exampleServer(ctx context.Context) (server *apiserver.Server, c *client.Cli
 	}
 }
 
-// A write is read back at once although the watch has not brought it, and without a request.
+// A write is read back at once, before the watch delivers it, and without a request.
 func Example() {
 	ctx := context.Background()
 	server, c, stop := exampleServer(ctx)
@@ -90,7 +90,7 @@ func Example() {
 	// web blue
 }
 
-// The children of an object are found by their owner references, without a request and without looking at others.
+// OwnedBy finds the children of an object by their owner references, without a request and without a scan.
 func ExampleOwnedBy() {
 	ctx := context.Background()
 	_, c, stop := exampleServer(ctx)
@@ -117,7 +117,7 @@ func ExampleOwnedBy() {
 	// child
 }
 
-// An operator says what it wants, and leaves alone what others set.
+// An operator applies its own fields and leaves those of others unchanged.
 func ExampleClient_Apply() {
 	ctx := context.Background()
 	_, c, stop := exampleServer(ctx)
@@ -132,7 +132,7 @@ func ExampleClient_Apply() {
 	if err := c.Apply(ctx, corev1ac.ConfigMap("web", "team-a").WithData(map[string]string{"size": "7"})); err != nil {
 		log.Fatal(err)
 	}
-	cm, err := client.Get[corev1.ConfigMap](ctx, c, client.KeyOf(theirs)) // shows it at once
+	cm, err := client.Get[corev1.ConfigMap](ctx, c, client.KeyOf(theirs)) // a read shows it at once
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -46,10 +46,10 @@ type cluster struct {
 type setup struct {
 	server  apiserver.Options
 	options client.Options
-	watch   []string // kinds of the core group that are watched, or Widget
+	watch   []string // watched kinds of the core group, or Widget
 	sources []source.Option
 	lazy    bool // do not wait until synced
-	hold    bool // watches are not answered, from the first one on
+	hold    bool // watches get no response, from the first one on
 	store   store.Options
 }
 
@@ -99,7 +99,7 @@ func start(ctx context.Context, t tester, s setup) *cluster {
 			case <-time.After(testlimit.Wait):
 				t.Fatalf("%s is not synced: %+v", kind, h.Statuses())
 			}
-			for !h.Statuses()[0].Synced { // it is reported a moment later
+			for !h.Statuses()[0].Synced { // reported a moment later
 				<-time.After(time.Millisecond)
 			}
 		}
@@ -122,7 +122,7 @@ func (c *cluster) close() {
 	}
 }
 
-// requests counts what the server was asked for, watches and their lists aside.
+// requests counts the requests to the server without watches and their lists.
 func (c *cluster) requests(verbs ...string) int {
 	n := 0
 	for _, v := range verbs {
@@ -131,7 +131,7 @@ func (c *cluster) requests(verbs ...string) int {
 	return n
 }
 
-// put changes the server behind the client's back.
+// put changes the server without the client.
 func (c *cluster) put(obj runtime.Object) *unstructured.Unstructured {
 	c.t.Helper()
 	u, err := c.server.Put(obj)
@@ -170,7 +170,7 @@ func configMap(name string, data ...string) *corev1.ConfigMap {
 	return cm
 }
 
-// foreign is a config map as Put wants it.
+// foreign returns a config map for Put.
 func foreign(name string, data ...string) *corev1.ConfigMap {
 	cm := configMap(name, data...)
 	cm.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
@@ -197,7 +197,7 @@ func addIndex(st *store.Store) error {
 		func(cm *corev1.ConfigMap) []string { return []string{cm.Data["colour"]} })
 }
 
-// lastBody is the body of the last request of a verb.
+// lastBody returns the body of the last request of a verb.
 func lastBody(c *cluster, verb string) string {
 	reqs := c.server.Log().Select(apiserver.Match{Verb: verb})
 	if len(reqs) == 0 {

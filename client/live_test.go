@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-func TestReadsThatAskTheServer(t *testing.T) {
+func TestReadsAskTheServer(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
@@ -26,14 +26,14 @@ func TestReadsThatAskTheServer(t *testing.T) {
 		live   bool
 		gets   int // requests for an existing and an absent object
 	}{
-		{"a kind that is not watched", setup{}, false, 2},
-		{"a kind that is watched costs nothing", setup{watch: []string{"ConfigMap"}}, false, 0},
-		{"unless one asks for it", setup{watch: []string{"ConfigMap"}}, true, 2},
-		{"a namespace that is not watched", setup{
+		{"a kind without a watch", setup{}, false, 2},
+		{"a watched kind costs no request", setup{watch: []string{"ConfigMap"}}, false, 0},
+		{"unless the read is live", setup{watch: []string{"ConfigMap"}}, true, 2},
+		{"a namespace without a watch", setup{
 			watch: []string{"ConfigMap"}, sources: []cache.Option{cache.Namespaces("b")},
 		}, false, 2},
 		{
-			"a namespace that is",
+			"a watched namespace",
 			setup{watch: []string{"ConfigMap"}, sources: []cache.Option{cache.Namespaces("a", "b")}},
 			false, 0,
 		},
@@ -197,7 +197,7 @@ func TestListByIndex(t *testing.T) {
 	})
 }
 
-// A store that is synced answers reads, also if its watch has not been opened yet.
+// A synced store answers reads, even before its watch is open.
 func TestListBeforeTheWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -223,25 +223,25 @@ func TestListBeforeTheWatch(t *testing.T) {
 			t.Errorf("got %v, want not found", err)
 		}
 		if n := c.requests("get") - asked; n != 0 {
-			t.Errorf("the server was asked %d times", n)
+			t.Errorf("%d requests to the server", n)
 		}
 	})
 }
 
-// What an index selects only the store can say: nobody is given all objects instead.
-func TestListByIndexOfWhatIsNotKnown(t *testing.T) {
+// Only a store can select by an index. A read without such a store fails, instead of returning all objects.
+func TestListByIndexWithoutAStore(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason  string
 		sources []cache.Option
-		hold    bool // watches, with which lists begin, are not answered
+		hold    bool // watches, with which lists begin, get no response
 		opts    []client.ReadOption
 	}{
 		{"not listed yet", nil, true, nil},
 		{"another namespace", []cache.Option{cache.Namespaces("b")}, false, []client.ReadOption{client.InNamespace("a")}},
 		{"more namespaces", []cache.Option{cache.Namespaces("b")}, false, nil},
-		{"a field that only the server knows", nil, false, []client.ReadOption{client.Fields("data.x=y")}},
-		{"asked live", nil, false, []client.ReadOption{client.Live()}},
+		{"a field that only the server can evaluate", nil, false, []client.ReadOption{client.Fields("data.x=y")}},
+		{"a live read", nil, false, []client.ReadOption{client.Live()}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

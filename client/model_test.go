@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// What the model knows of one key: what this client wrote last, and what it has read.
+// known is the model of one key: the last write of this client, and its reads.
 type known struct {
 	version int                // of the last own write: no read is older
 	dead    map[types.UID]bool // deleted by this client: no read shows them
@@ -29,9 +29,8 @@ type op struct {
 	n    int
 }
 
-// Own and foreign writes, a watch that lags by any number of events, breaks, and has to list again: whatever the order,
-// reads through the client hold C1 and C2, show only states that the server had, never go back, and end at the server's
-// state.
+// Reads through the client hold C1 and C2 in any order of own and foreign writes. The watch lags, breaks and lists
+// again. Reads show only states of the server, never go back, and end at the server's state.
 func TestOverlaidReadsAgainstAModel(t *testing.T) {
 	t.Parallel()
 	kinds := []string{
@@ -71,7 +70,7 @@ func runModel(t *testing.T, ops []op) (failure string) {
 		}
 		return n
 	}
-	// Each write sets n to the revision before it, so that a state tells when it was made.
+	// stamp returns the current revision. Each write stores it in n, so that a state shows when it was made.
 	stamp := func() string { return fmt.Sprint(c.server.Revision()) }
 	states := map[string]string{} // version → data.n, of all states that the server ever had
 	remember := func(name string) {
@@ -107,7 +106,7 @@ func runModel(t *testing.T, ops []op) (failure string) {
 		case "patch":
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"n":"`+stamp()+`"}}`))
 			failure = own(cm, c.client.Patch(c.ctx, cm, patch, client.Always()))
-		case "finalize": // gives a finalizer, or takes it
+		case "finalize": // adds or removes a finalizer
 			failure = own(cm, client.Modify(c.ctx, c.client, cm, func(cm *corev1.ConfigMap) error {
 				if len(cm.Finalizers) > 0 {
 					cm.Finalizers = nil
@@ -158,7 +157,7 @@ func runModel(t *testing.T, ops []op) (failure string) {
 				w.Cut()
 			}
 			synctest.Wait()
-		case "compact": // the watch cannot go on: the cache lists again
+		case "compact": // the watch cannot resume: the cache lists again
 			c.server.Compact(c.server.Revision())
 			for _, w := range c.server.Watches(apiserver.Match{}) {
 				w.Cut()
@@ -222,7 +221,7 @@ func runModel(t *testing.T, ops []op) (failure string) {
 			return fmt.Sprintf("%v: at rest %s is %s and is read as %v, %v", ops, name, live.GetResourceVersion(), got, err)
 		}
 	}
-	c.seen(configMaps, c.put(foreign("last"))) // whose event is the last one
+	c.seen(configMaps, c.put(foreign("last"))) // the last event
 	if n := c.cache.Stores(configMaps)[0].OverlayStats().Entries; n != 0 {
 		return fmt.Sprintf("%v: at rest %d own writes are still laid over the store", ops, n)
 	}

@@ -54,7 +54,7 @@ func TestModify(t *testing.T) {
 						hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
 						defer hold.Release()
 					}
-					// Somebody else writes before each of the first two patches arrives.
+					// Another client writes before each of the first two patches arrives.
 					n := 0
 					c.server.On(apiserver.Match{Verb: "patch", Times: 2}, apiserver.Before(func(context.Context, apiserver.Request) {
 						n++
@@ -81,7 +81,7 @@ func TestModify(t *testing.T) {
 						t.Errorf("after %d runs the server has %s, want %s", runs, got, want)
 					}
 					if got := fmt.Sprint(cm.Data); got != want || cm.ResourceVersion != live.GetResourceVersion() {
-						t.Errorf("the answer is %s at %s", got, cm.ResourceVersion)
+						t.Errorf("the response is %s at %s", got, cm.ResourceVersion)
 					}
 				})
 			})
@@ -147,7 +147,7 @@ func TestModifyEnds(t *testing.T) {
 	})
 }
 
-// Parallel modifications of one object lose nothing.
+// Parallel modifications of one object lose no change.
 func TestModifyInParallel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestModifyInParallel(t *testing.T) {
 	})
 }
 
-// With versions that cannot be ordered, writes are locked and a conflict waits for the cache.
+// With versions that cannot be ordered, writes require a version, and a conflict waits for the cache.
 func TestOpaqueVersions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestOpaqueVersions(t *testing.T) {
 	})
 }
 
-// What all readers share is not written into.
+// A write into a shared object is refused.
 func TestSharedObjectIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
@@ -239,7 +239,7 @@ func TestSharedObjectIsRefused(t *testing.T) {
 			}
 		}
 		if shared.Data["colour"] != "red" {
-			t.Errorf("the object of all readers has changed: %v", shared.Data)
+			t.Errorf("the shared object has changed: %v", shared.Data)
 		}
 		own := shared.DeepCopy()
 		if err := client.Modify(c.ctx, c.client, own, set("colour", "green")); err != nil || own.Data["colour"] != "green" {
@@ -251,7 +251,7 @@ func TestSharedObjectIsRefused(t *testing.T) {
 	})
 }
 
-// The answer to a change is lost, or the change itself, and somebody else counts before it is sent again.
+// The response to a change is lost, or the change itself, and another client counts before it is sent again.
 func TestModifyInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -261,10 +261,10 @@ func TestModifyInDoubt(t *testing.T) {
 		want   string // of n
 		known  bool
 	}{
-		{"a number that was counted up, and then by somebody else", apiserver.DropAfter(), increment, "2", false},
-		{"a number that only somebody else has counted up, to what it was to be", apiserver.Drop(), increment, "1", false},
-		{"a value is set again", apiserver.DropAfter(), set("n", "0x"), "0x", true},
-		{"a value is set at last", apiserver.Drop(), set("n", "0x"), "0x", true},
+		{"a number is incremented, and then by another client", apiserver.DropAfter(), increment, "2", false},
+		{"only another client increments a number, to the same value", apiserver.Drop(), increment, "1", false},
+		{"a value is set twice", apiserver.DropAfter(), set("n", "0x"), "0x", true},
+		{"a value is set by the second try", apiserver.Drop(), set("n", "0x"), "0x", true},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -303,7 +303,7 @@ func TestModifyInDoubt(t *testing.T) {
 	}
 }
 
-// Conflicts that Modify absorbs, or that are expected, are no warnings; others are.
+// A conflict that Modify resolves, or that its caller expects, is not logged as a warning. Other conflicts are.
 func TestAbsorbedConflictsAreNoWarnings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestAbsorbedConflictsAreNoWarnings(t *testing.T) {
 		own.Data["n"] = "3"
 		err = logging.Patch(c.ctx, own, client.MergeFrom(stale), client.SameVersion(), writeoption.ConflictsExpected())
 		if !apierrors.IsConflict(err) || warnings.Len() > 0 {
-			t.Errorf("a conflict that its caller expects: %v\n%s", err, &warnings)
+			t.Errorf("an expected conflict: %v\n%s", err, &warnings)
 		}
 		if err := logging.Patch(c.ctx, own, client.MergeFrom(stale), client.SameVersion()); !apierrors.IsConflict(err) {
 			t.Fatal(err)

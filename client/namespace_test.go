@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// A namespace that is being deleted has no finalizers in its metadata, but is there until its spec has none either:
-// reads say so, and who waits for its end waits.
-func TestNamespacesThatAreTerminating(t *testing.T) {
+// A terminating namespace has no finalizers in its metadata, but exists until its spec has none either. Reads show it,
+// and a wait for its end continues.
+func TestTerminatingNamespaces(t *testing.T) {
 	t.Parallel()
 	relabel := func(ns *corev1.Namespace) error { ns.Labels = map[string]string{"seen": "true"}; return nil }
 	for _, tc := range []struct {
@@ -44,7 +44,7 @@ func TestNamespacesThatAreTerminating(t *testing.T) {
 					t.Fatal(err)
 				}
 				at := client.Key{Name: "team"}
-				for _, when := range []string{"at once", "when the watch has told"} {
+				for _, when := range []string{"at once", "when the watch has delivered it"} {
 					got, err := client.Get[corev1.Namespace](c.ctx, c.client, at)
 					if err != nil || got.DeletionTimestamp == nil {
 						t.Errorf("%s: got %v, want a namespace that is being deleted", when, err)
@@ -53,13 +53,13 @@ func TestNamespacesThatAreTerminating(t *testing.T) {
 				}
 				took, err := await(t, c, client.Gone[corev1.Namespace](c.client, at), time.Minute, func() {
 					<-time.After(3 * time.Second)
-					empty := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}} // as the controller of namespaces says it
+					empty := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}} // as the namespace controller writes it
 					if err := c.client.SubResource("finalize").Update(c.ctx, empty); err != nil {
 						t.Error(err)
 					}
 				})
 				if err != nil || took != 3*time.Second {
-					t.Errorf("its end was seen after %v with %v, want after 3s", took, err)
+					t.Errorf("the wait ended after %v with %v, want after 3s", took, err)
 				}
 				if _, err := client.Get[corev1.Namespace](c.ctx, c.client, at); !apierrors.IsNotFound(err) {
 					t.Errorf("got %v, want not found", err)

@@ -24,9 +24,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// TestDisturbedOverlay has clientsets of both encodings write at random while a third of their requests go wrong,
-// watches stop and go on, and somebody else changes what they write. What they read of an object from a store is never
-// older than their last write of it that was answered, and in the end the stores have what the server has.
+// TestDisturbedOverlay has clientsets of both encodings write at random. A third of their requests fails, watches stop
+// and resume, and another client changes the same objects. A read from a store is never older than the last answered
+// write. In the end the stores have what the server has.
 func TestDisturbedOverlay(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 5, func(t *testing.T, seed uint64) {
@@ -34,7 +34,7 @@ func TestDisturbedOverlay(t *testing.T) {
 	})
 }
 
-// disturbedWriter writes a few objects that are its own, but for what others change in them.
+// disturbedWriter writes a few objects that only another client of the test changes, too.
 type disturbedWriter struct {
 	c    *cluster
 	seed uint64
@@ -43,7 +43,7 @@ type disturbedWriter struct {
 	mu    sync.Mutex
 	sent  int
 	log   []string
-	acked map[string]string // by object, the version of its last write that was answered; "gone" after a delete
+	acked map[string]string // by object, the version of the last answered write; "gone" after a delete
 }
 
 func (w *disturbedWriter) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
@@ -60,7 +60,7 @@ func (w *disturbedWriter) roundTrip(r *http.Request, next http.RoundTripper) (*h
 	})
 }
 
-// client is the clientset of the writer, whose requests are disturbed beneath the overlay.
+// client returns the clientset of the writer, whose requests are disturbed beneath the overlay.
 func (w *disturbedWriter) client(media string) configMapsOf {
 	return w.c.configMaps(func(cfg *rest.Config) {
 		cfg.ContentType = media
@@ -121,11 +121,11 @@ func (w *disturbedWriter) run(t *testing.T, steps int, cms configMapsOf) {
 	}
 }
 
-// deleted notes that a delete was answered: of what the server has then, the store must not show less.
+// deleted records an answered delete. The store must not show an older state than the server's present one.
 func (w *disturbedWriter) deleted(name string) {
 	w.acked[name] = "gone"
 	if u, err := w.c.server.Object(configMaps, "a", name); err == nil {
-		w.acked[name] = u.GetResourceVersion() // it has finalizers; nobody else writes it now
+		w.acked[name] = u.GetResourceVersion() // the object has finalizers, and no other client writes it now
 	}
 }
 
@@ -141,11 +141,11 @@ func (w *disturbedWriter) check(t *testing.T, op, name string) {
 		live, err := w.c.server.Object(configMaps, "a", name)
 		switch {
 		case ok && acked == "gone" && err != nil:
-			t.Errorf("FAIRLEAD_SEED=%d: after a %s %s is shown at %s, and is gone", w.seed, op, name, r.Version())
+			t.Errorf("FAIRLEAD_SEED=%d: after a %s %s is shown at %s, but is deleted", w.seed, op, name, r.Version())
 		case ok && have < want:
-			t.Errorf("FAIRLEAD_SEED=%d: after a %s %s is shown at %d, answered was %d", w.seed, op, name, have, want)
+			t.Errorf("FAIRLEAD_SEED=%d: after a %s %s is shown at %d, want at least %d", w.seed, op, name, have, want)
 		case !ok && acked != "gone" && err == nil && live.GetResourceVersion() == acked:
-			t.Errorf("FAIRLEAD_SEED=%d: after a %s %s is not shown, answered was %d", w.seed, op, name, want)
+			t.Errorf("FAIRLEAD_SEED=%d: after a %s %s is not shown, want at least %d", w.seed, op, name, want)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func disturbedOverlay(t *testing.T, seed1 uint64) {
 			delete(shown, u.GetName())
 		}
 		if stats := st.OverlayStats(); len(shown) > 0 || stats.Entries > 0 {
-			t.Errorf("FAIRLEAD_SEED=%d: at rest %v are shown too much, and %+v is laid over", seed1, shown, stats)
+			t.Errorf("FAIRLEAD_SEED=%d: at rest %v are shown but deleted, the overlay is %+v", seed1, shown, stats)
 		}
 	}
 	if t.Failed() {

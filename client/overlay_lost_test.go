@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// An answer is lost, and the write was made: the error stays, and reads show the write.
+// The response to an executed write is lost. The caller gets the error, and reads show the write.
 func TestOverlayLostAnswers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -45,7 +45,7 @@ func TestOverlayLostAnswers(t *testing.T) {
 		}},
 	} {
 		for fault, how := range map[string][]apiserver.Fault{
-			"no answer": {apiserver.DropAfter()}, "half an answer": {apiserver.Cut(10)},
+			"no response": {apiserver.DropAfter()}, "half an answer": {apiserver.Cut(10)},
 			"only its head": {apiserver.Cut(0)},
 		} {
 			t.Run(tc.verb+", "+fault, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestOverlayLostAnswers(t *testing.T) {
 					c.holdWatches()
 					c.server.On(apiserver.Match{Verb: tc.verb, Times: 1}, how...)
 					if err := tc.do(c.ctx, c.configMaps()); err == nil {
-						t.Fatal("nothing was lost")
+						t.Fatal("no response was lost")
 					}
 					name := "web"
 					if tc.verb == "create" {
@@ -67,7 +67,7 @@ func TestOverlayLostAnswers(t *testing.T) {
 						t.Errorf("%q is shown", got)
 					}
 					if stats := c.cache.Lookup(configMaps)[0].OverlayStats(); len(stats.Overdue) > 0 {
-						t.Errorf("it is settled, and yet in doubt: %+v", stats)
+						t.Errorf("the write is settled, but in doubt: %+v", stats)
 					}
 				})
 			})
@@ -75,7 +75,7 @@ func TestOverlayLostAnswers(t *testing.T) {
 	}
 }
 
-// A request is given up while it is under way: there is no time to ask what became of it, so readers do. One that was
+// A request is abandoned in flight, so there is no time to ask for its outcome, and readers ask. A request that was
 // never sent leaves no doubt.
 func TestOverlayGivenUp(t *testing.T) {
 	t.Parallel()
@@ -111,18 +111,18 @@ func TestOverlayGivenUp(t *testing.T) {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took != time.Second {
-					t.Errorf("it took %v", took)
+					t.Errorf("the request took %v", took)
 				}
 				st := c.cache.Lookup(configMaps)[0]
 				if !st.Overdue(key("web")) {
-					t.Error("readers trust the store")
+					t.Error("readers rely on the store")
 				}
 				got, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web"))
 				if err == nil && got.Data["k"] != "2" || err != nil && !apierrors.IsNotFound(err) {
 					t.Errorf("%v is read (%v)", got, err)
 				}
 				if err := st.Settle(c.ctx, key("web"), ""); err != nil || st.Overdue(key("web")) {
-					t.Errorf("it was asked for, and is in doubt: %v", err)
+					t.Errorf("in doubt after the server was asked: %v", err)
 				}
 			})
 		})
@@ -135,16 +135,16 @@ func TestOverlayGivenUp(t *testing.T) {
 			c.seen(configMaps, c.put(foreign("web", "k", "1")))
 			c.server.Down()
 			if _, err := c.configMaps().Update(c.ctx, configMap("web", "k", "2"), metav1.UpdateOptions{}); err == nil {
-				t.Fatal("it was answered")
+				t.Fatal("the request succeeded")
 			}
 			if stats := c.cache.Lookup(configMaps)[0].OverlayStats(); stats.Entries != 0 {
-				t.Errorf("what was not sent is in doubt: %+v", stats)
+				t.Errorf("a request that was not sent is in doubt: %+v", stats)
 			}
 		})
 	})
 }
 
-// A Client whose write cannot be repeated, and may have been made, shows what has become of it, too.
+// A write of a Client that cannot be repeated, and may have been executed, also shows its outcome.
 func TestClientOutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,11 +163,11 @@ func TestClientOutcomeUnknown(t *testing.T) {
 	})
 }
 
-// Of many that are deleted at once the store is brought up to date as a whole, or all of them are in doubt.
+// After a delete of many, the store is updated as a whole, or all objects are in doubt.
 func TestOverlayManyDeleted(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{false, true} {
-		t.Run(map[bool]string{false: "the watch goes on", true: "the watch is behind"}[held], func(t *testing.T) {
+		t.Run(map[bool]string{false: "the watch works", true: "the watch is behind"}[held], func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
@@ -185,17 +185,18 @@ func TestOverlayManyDeleted(t *testing.T) {
 					t.Fatal(err)
 				}
 				if n := c.requests("list") - asks; n > 10 {
-					t.Errorf("the server was asked %d times", n)
+					t.Errorf("%d requests to the server", n)
 				}
 				if got, overdue := st.Len(), len(st.OverlayStats().Overdue); got != overdue || held != (overdue == many) {
-					t.Errorf("%d are shown, and %d of them in doubt", got, overdue)
+					t.Errorf("%d are shown, %d of them in doubt", got, overdue)
 				}
 			})
 		})
 	}
 }
 
-// The server says that an own object is gone whose creation the watch has yet to tell: it does not come back with it.
+// The server reports an own object absent before the watch has delivered its creation. The late creation event does not
+// show it.
 func TestOverlayDeletedBehindTheWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +212,7 @@ func TestOverlayDeletedBehindTheWatch(t *testing.T) {
 		if err := cms.Delete(c.ctx, "web", metav1.DeleteOptions{}); err == nil || c.shown("web") != "nothing" {
 			t.Fatalf("%q is shown, %v", c.shown("web"), err)
 		}
-		if err := c.cache.Lookup(configMaps)[0].Settle(c.ctx, key("web"), ""); err != nil { // once more changes nothing
+		if err := c.cache.Lookup(configMaps)[0].Settle(c.ctx, key("web"), ""); err != nil { // a second time changes nothing
 			t.Fatal(err)
 		}
 		hold.Allow(1)
@@ -222,7 +223,7 @@ func TestOverlayDeletedBehindTheWatch(t *testing.T) {
 		hold.Release()
 		synctest.Wait()
 		if stats := c.cache.Lookup(configMaps)[0].OverlayStats(); c.shown("web") != "nothing" || stats.Entries != 0 {
-			t.Errorf("at rest %q is shown, and %+v laid over", c.shown("web"), stats)
+			t.Errorf("at rest %q is shown, the overlay is %+v", c.shown("web"), stats)
 		}
 	})
 }

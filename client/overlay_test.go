@@ -22,14 +22,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/disturb"
 )
 
-// canned is an answer that a transport gives.
+// canned is a prepared response of a transport.
 type canned struct {
 	code   int
 	media  string // JSON by default
 	body   []byte
 	gzip   bool
-	length int64 // -1: not known
-	end    error // after the body, in place of its end
+	length int64 // -1: unknown
+	end    error // replaces the end of the body
 }
 
 func (a canned) response(r *http.Request) *http.Response {
@@ -59,7 +59,7 @@ type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
-// zipped compresses. Results that follow each other are the compression of the contents that follow each other.
+// zipped compresses b. The compressions of two contents can be concatenated.
 func zipped(b []byte) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -76,7 +76,7 @@ func asJSON(o any) []byte {
 	return b
 }
 
-// asProtobuf puts a message into the envelope of the API.
+// asProtobuf encodes a message in the envelope of the API.
 func asProtobuf(apiVersion, kind string, o interface{ Marshal() ([]byte, error) }) []byte {
 	raw, err := o.Marshal()
 	if err != nil {
@@ -92,12 +92,12 @@ func asProtobuf(apiVersion, kind string, o interface{ Marshal() ([]byte, error) 
 
 const protobufMedia = "application/vnd.kubernetes.protobuf"
 
-// Every answer to every request is handed on as it is, and shown, asked for, or neither.
+// Each response reaches the caller unchanged. Then it is shown, or the store asks for the object, or neither.
 func TestOverlayAnswers(t *testing.T) {
 	t.Parallel()
 	const web = "/api/v1/namespaces/a/configmaps/web"
 	const all = "/api/v1/namespaces/a/configmaps"
-	// What is shown afterwards: what was answered ("1000"), what the server had before ("old"), or nothing ("").
+	// The version that is shown afterwards: that of the response, the previous one, or no object.
 	const answered, old, gone = "1000", "old", ""
 	made := func(change ...func(*corev1.ConfigMap)) func(types.UID) *corev1.ConfigMap {
 		return func(uid types.UID) *corev1.ConfigMap {
@@ -128,7 +128,7 @@ func TestOverlayAnswers(t *testing.T) {
 	}
 	status := func(code int, s metav1.Status) func(types.UID) canned {
 		return func(uid types.UID) canned {
-			out := s.DeepCopy() // tests run beside each other
+			out := s.DeepCopy() // the tests run in parallel
 			out.Kind, out.APIVersion, out.Code = "Status", "v1", int32(code)
 			if out.Details != nil && out.Details.UID == "its own" {
 				out.Details.UID = uid
@@ -203,18 +203,18 @@ func TestOverlayAnswers(t *testing.T) {
 		},
 		{reason: "the status", path: web + "/status", answer: inJSON(made()), shows: answered},
 		{reason: "a trailing slash", path: web + "/", answer: inJSON(made()), shows: answered},
-		{reason: "the port is named", server: "http://apiserver.pipe:80", answer: inJSON(made()), shows: answered},
+		{reason: "with an explicit port", server: "http://apiserver.pipe:80", answer: inJSON(made()), shows: answered},
 		{
-			reason: "older than what is known",
+			reason: "older than the known version",
 			answer: inJSON(made(func(cm *corev1.ConfigMap) { cm.ResourceVersion = "1" })), shows: old,
 		},
 
 		{
-			reason: "compressed, not as it says", answer: but(inJSON(made()), func(c *canned) { c.gzip = true }),
+			reason: "not compressed, against its header", answer: but(inJSON(made()), func(c *canned) { c.gzip = true }),
 			shows: old, asked: true,
 		},
 		{
-			reason: "compressed in an unknown way",
+			reason: "compressed with an unknown algorithm",
 			answer: but(inJSON(made()), func(c *canned) {
 				c.body, c.gzip = bytes.Repeat(zipped(make([]byte, 1<<20)), 65),
 					true
@@ -223,7 +223,7 @@ func TestOverlayAnswers(t *testing.T) {
 		},
 		{reason: "a page of a proxy", answer: text(200, "text/html", "<html>"), shows: old, asked: true},
 		{
-			reason: "cut json that looks whole",
+			reason: "cut JSON that looks complete",
 			answer: but(inJSON(made()), func(c *canned) { c.body = c.body[:len(c.body)/2] }), shows: old,
 			asked: true,
 		},
@@ -234,7 +234,7 @@ func TestOverlayAnswers(t *testing.T) {
 			shows:  old, asked: true,
 		},
 		{reason: "yaml", answer: text(200, "application/yaml", "kind: ConfigMap"), shows: old, asked: true},
-		{reason: "the metadata alone", answer: partial, shows: old, asked: true},
+		{reason: "metadata alone", answer: partial, shows: old, asked: true},
 		{
 			reason: "a table",
 			answer: plain(200, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1000"}}`),
@@ -245,13 +245,13 @@ func TestOverlayAnswers(t *testing.T) {
 			answer: inJSON(made(func(cm *corev1.ConfigMap) { cm.APIVersion = "v2" })), shows: old, asked: true,
 		},
 		{
-			reason: "another kind, of which it is a part", path: web + "/scale",
+			reason: "another kind, of a subresource", path: web + "/scale",
 			answer: plain(200, `{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{
 				"name":"web","namespace":"a","resourceVersion":"1000"}}`),
 			shows: old, asked: true,
 		},
 		{
-			reason: "an action without a trace", method: "POST", path: web + "/token",
+			reason: "an action without an effect on the object", method: "POST", path: web + "/token",
 			answer: plain(201, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","metadata":{}}`),
 			shows:  old,
 		},
@@ -272,11 +272,11 @@ func TestOverlayAnswers(t *testing.T) {
 			answer: success, shows: old,
 		},
 		{
-			reason: "a dry delete by its query", method: "DELETE", path: web + "?dryRun=All", answer: success,
+			reason: "a dry delete by query", method: "DELETE", path: web + "?dryRun=All", answer: success,
 			shows: old,
 		},
 		{
-			reason: "a delete whose body overrules its query", method: "DELETE", path: web + "?dryRun=All",
+			reason: "a delete whose body overrides its query", method: "DELETE", path: web + "?dryRun=All",
 			body: []byte(`{}`), answer: success, shows: gone,
 		},
 		{
@@ -299,7 +299,7 @@ func TestOverlayAnswers(t *testing.T) {
 		{reason: "another scheme", server: "https://apiserver.pipe:80", answer: inJSON(made()), shows: old},
 		{reason: "a read", method: "GET", answer: inJSON(made()), shows: old},
 		{
-			reason: "an old way to proxy", path: "/api/v1/proxy/namespaces/a/configmaps/web",
+			reason: "an old form of a proxy", path: "/api/v1/proxy/namespaces/a/configmaps/web",
 			answer: inJSON(made()), shows: old,
 		},
 		{
@@ -310,13 +310,13 @@ func TestOverlayAnswers(t *testing.T) {
 		{reason: "no resource", path: "/healthz", answer: inJSON(made()), shows: old},
 		{reason: "not below the API", path: "/k8s" + web, answer: inJSON(made()), shows: old},
 		{
-			reason: "a resource of that name elsewhere",
+			reason: "a resource of that name in another group",
 			path:   "/apis/example.com/v1/namespaces/a/configmaps/web", answer: inJSON(made()), shows: old,
 		},
 
 		{reason: "a conflict", answer: refused(409, metav1.StatusReasonConflict, "web"), shows: old},
 		{
-			reason: "it exists", method: "POST", path: all,
+			reason: "the object exists", method: "POST", path: all,
 			answer: refused(409, metav1.StatusReasonAlreadyExists, "web"), shows: old,
 		},
 		{
@@ -325,19 +325,19 @@ func TestOverlayAnswers(t *testing.T) {
 		},
 		{reason: "invalid", answer: refused(422, metav1.StatusReasonInvalid, "web"), shows: old},
 		{
-			reason: "an update of what is not there", answer: refused(404, metav1.StatusReasonNotFound, "web"),
+			reason: "an update of an absent object", answer: refused(404, metav1.StatusReasonNotFound, "web"),
 			shows: old,
 		},
 		{
-			reason: "a delete of what is not there", method: "DELETE",
+			reason: "a delete of an absent object", method: "DELETE",
 			answer: refused(404, metav1.StatusReasonNotFound, "web"), shows: gone,
 		},
 		{
-			reason: "a delete where something else is not there", method: "DELETE",
+			reason: "a delete with another absent object", method: "DELETE",
 			answer: refused(404, metav1.StatusReasonNotFound, "other"), shows: old,
 		},
 		{
-			reason: "a delete of what nobody serves", method: "DELETE",
+			reason: "a delete of a resource that is not served", method: "DELETE",
 			answer: text(404, "text/plain", "404 page not found"), shows: old,
 		},
 		{reason: "too many requests", answer: refused(429, metav1.StatusReasonTooManyRequests, "web"), shows: old},
@@ -354,12 +354,12 @@ func TestOverlayAnswers(t *testing.T) {
 		{reason: "a delete", method: "DELETE", answer: success, shows: gone},
 		{reason: "a delete in protobuf", method: "DELETE", answer: successProtobuf, shows: gone},
 		{
-			reason: "a delete that is accepted", method: "DELETE",
+			reason: "an accepted delete", method: "DELETE",
 			answer: status(202, metav1.Status{Status: "Success"}), shows: old, asked: true,
 		},
-		{reason: "a delete, answered by what was there", method: "DELETE", answer: inJSON(made()), shows: gone},
-		{reason: "a delete, answered by it in protobuf", method: "DELETE", answer: inProtobuf(made()), shows: gone},
-		{reason: "a delete, answered by its metadata", method: "DELETE", answer: partial, shows: gone},
+		{reason: "a delete that returns the object", method: "DELETE", answer: inJSON(made()), shows: gone},
+		{reason: "a delete that returns the object in protobuf", method: "DELETE", answer: inProtobuf(made()), shows: gone},
+		{reason: "a delete that returns the metadata", method: "DELETE", answer: partial, shows: gone},
 		{
 			reason: "a delete that waits for a finalizer", method: "DELETE", answer: inJSON(made(deleting("f"))),
 			shows: answered,
@@ -368,7 +368,7 @@ func TestOverlayAnswers(t *testing.T) {
 			reason: "a delete that waits, in protobuf", method: "DELETE",
 			answer: inProtobuf(made(deleting("f"))), shows: answered,
 		},
-		{reason: "an update while it is deleted", answer: inJSON(made(deleting("f"))), shows: answered},
+		{reason: "an update during the deletion", answer: inJSON(made(deleting("f"))), shows: answered},
 		{reason: "the last finalizer", answer: inJSON(made(deleting())), shows: gone},
 		{reason: "the last finalizer, in protobuf", answer: inProtobuf(made(deleting())), shows: gone},
 		{
@@ -385,7 +385,7 @@ func TestOverlayAnswers(t *testing.T) {
 				had := c.put(foreign("web", "k", "old"))
 				c.seen(configMaps, had)
 				answer := tc.answer(had.GetUID())
-				var given *http.Request
+				var sent *http.Request
 				next := disturb.Func(func(r *http.Request) (*http.Response, error) {
 					if r.Body != nil {
 						got, err := io.ReadAll(r.Body)
@@ -408,17 +408,17 @@ func TestOverlayAnswers(t *testing.T) {
 				}
 				var body io.Reader
 				if tc.body != nil {
-					body = io.MultiReader(bytes.NewReader(tc.body)) // to be read only once
+					body = io.MultiReader(bytes.NewReader(tc.body)) // can be read only once
 				}
-				given, err := http.NewRequestWithContext(c.ctx, method, server+path, body)
+				sent, err := http.NewRequestWithContext(c.ctx, method, server+path, body)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for k, v := range tc.header {
-					given.Header[k] = v
+					sent.Header[k] = v
 				}
 				asks := c.requests("list")
-				res, err := transport.RoundTrip(given)
+				res, err := transport.RoundTrip(sent)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -430,27 +430,27 @@ func TestOverlayAnswers(t *testing.T) {
 					}
 				}
 				if shows != tc.shows {
-					t.Errorf("%q is shown, and should be %q", shows, tc.shows)
+					t.Errorf("%q is shown, want %q", shows, tc.shows)
 				}
 				if asked := c.requests("list") > asks; asked != tc.asked {
-					t.Errorf("the server was asked: %v", asked)
+					t.Errorf("the store asked the server: %v", asked)
 				}
 				if tc.shows == old && st.OverlayStats().Entries != 0 {
-					t.Errorf("there is something in the overlay: %+v", st.OverlayStats())
+					t.Errorf("the overlay is not empty: %+v", st.OverlayStats())
 				}
 				got, err := io.ReadAll(res.Body)
 				if !bytes.Equal(got, answer.body) || !errors.Is(err, answer.end) {
-					t.Errorf("the answer is handed on as %.100q, %v", got, err)
+					t.Errorf("the caller gets %.100q, %v", got, err)
 				}
-				if err := res.Body.Close(); err != nil || res.Request != given {
-					t.Errorf("%v; it is the answer to another request: %v", err, res.Request != given)
+				if err := res.Body.Close(); err != nil || res.Request != sent {
+					t.Errorf("%v; the response belongs to another request: %v", err, res.Request != sent)
 				}
 			})
 		})
 	}
 }
 
-// An address may have a path in front of those of the API, and may be another one than that of the cache.
+// The server's URL may have a path before that of the API, and may differ from that of the cache.
 func TestOverlayServer(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -487,7 +487,7 @@ func TestOverlayServer(t *testing.T) {
 					t.Fatal(err)
 				}
 				if _, shown := c.cache.Lookup(configMaps)[0].Get(key("web")); shown != tc.shown {
-					t.Errorf("it is shown: %v", shown)
+					t.Errorf("the write is shown: %v", shown)
 				}
 			})
 		})

@@ -26,7 +26,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// clientset is one of client-go whose writes are laid over the cache.
+// clientset returns a clientset of client-go whose writes are overlaid on the cache.
 func (c *cluster) clientset(change ...func(*rest.Config)) *kubernetes.Clientset {
 	c.t.Helper()
 	cfg := c.server.Config()
@@ -52,7 +52,7 @@ func (c *cluster) configMaps(change ...func(*rest.Config)) typedcorev1.ConfigMap
 	return c.clientset(change...).CoreV1().ConfigMaps("a")
 }
 
-// shown is what the first store of config maps shows of one.
+// shown returns the version of a config map in the first store.
 func (c *cluster) shown(name string) string {
 	c.t.Helper()
 	r, ok := c.cache.Lookup(configMaps)[0].Get(key(name))
@@ -68,24 +68,24 @@ func (c *cluster) shown(name string) string {
 
 const webPath = "/api/v1/namespaces/a/configmaps/web"
 
-// followOthers subscribes to what others write than a controller.
+// followOthers subscribes to the writes of clients other than a controller.
 func (c *cluster) followOthers() *store.Cursor {
 	of := store.SubscribeOptions{From: store.FromNow, HoldWrites: "controller"}
 	return c.cache.Stores(configMaps)[0].Subscribe(of)
 }
 
-// asController is a context whose writes are those of a controller.
+// asController returns a context for the writes of a controller.
 func (c *cluster) asController() context.Context {
 	return binding.With(c.ctx, binding.Binding{Write: store.WriteContext{Owner: "controller", Primary: key("web")}})
 }
 
-// holdWatches has watches bring nothing any more.
+// holdWatches blocks the events of all watches.
 func (c *cluster) holdWatches() {
 	hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
 	c.stop = append(c.stop, hold.Release)
 }
 
-// What client-go speaks is understood: both encodings, both versions of HTTP.
+// The overlay understands the requests of client-go in both encodings and both versions of HTTP.
 func TestOverlayWire(t *testing.T) {
 	t.Parallel()
 	for _, media := range []string{"application/json", protobufMedia} {
@@ -117,7 +117,7 @@ func TestOverlayWire(t *testing.T) {
 					}
 					var u unstructured.Unstructured
 					if r, ok := untyped.Get(key("web")); !ok || r.DecodeInto(&u) != nil {
-						t.Error("it is not shown to readers without a Go type")
+						t.Error("the write is not shown to readers without a Go type")
 					}
 					if k, _, _ := unstructured.NestedString(u.Object, "data", "k"); k != "2" {
 						t.Errorf("%q is shown to readers without a Go type", k)
@@ -127,7 +127,7 @@ func TestOverlayWire(t *testing.T) {
 						t.Errorf("%q is shown (%v)", c.shown("web"), err)
 					}
 					if n := c.requests("list"); n != asks {
-						t.Errorf("the server was asked %d times", n-asks)
+						t.Errorf("%d requests to the server", n-asks)
 					}
 				})
 			})
@@ -135,7 +135,7 @@ func TestOverlayWire(t *testing.T) {
 	}
 }
 
-// A store that begins while a write is under way has listed what was there before it.
+// A store that begins during a write has listed the state before it.
 func TestOverlayLateStore(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -189,7 +189,7 @@ func TestOverlayLateStore(t *testing.T) {
 	}
 }
 
-// What enters a store passes its selectors, and leaves it by them.
+// An overlaid write enters and leaves a store by its selectors.
 func TestOverlaySelectors(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -243,7 +243,7 @@ func TestOverlaySelectors(t *testing.T) {
 	}
 }
 
-// A controller is not told of its own writes, if they are made in its name, and of everybody else's.
+// A controller gets no events for writes in its name, and gets those of all other clients.
 func TestOverlayOwnEchoes(t *testing.T) {
 	t.Parallel()
 	for _, media := range []string{"application/json", protobufMedia} {
@@ -290,14 +290,14 @@ func TestOverlayOwnEchoes(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff([]string{"MODIFIED web", "DELETED web"}, events()); diff != "" {
-					t.Errorf("others' writes and deletions (-want +got):\n%s", diff)
+					t.Errorf("writes and deletions of others (-want +got):\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-// A transport that panics leaves no write behind that holds events back.
+// A transport that panics leaves no pending write that holds events back.
 func TestOverlayPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -330,12 +330,12 @@ func TestOverlayPanic(t *testing.T) {
 			}
 		}
 		if seen != 1 {
-			t.Errorf("%d events are given", seen)
+			t.Errorf("%d events are delivered", seen)
 		}
 	})
 }
 
-// conventional is a transport with the conventions of client-go, beneath one that hides them.
+// conventional is a transport with the optional methods of client-go, beneath one that hides them.
 type conventional struct {
 	http.RoundTripper
 	cancelled *http.Request
@@ -345,7 +345,7 @@ type conventional struct {
 func (t *conventional) CancelRequest(r *http.Request) { t.cancelled = r }
 func (t *conventional) CloseIdleConnections()         { t.closed = true }
 
-// The conventions of client-go's transports are kept.
+// The overlay keeps the optional methods of client-go's transports.
 func TestOverlayConventions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -361,7 +361,7 @@ func TestOverlayConventions(t *testing.T) {
 		transport := client.Overlay(beneath, c.cache, client.OverlayOptions{})
 		w, ok := transport.(utilnet.RoundTripperWrapper)
 		if !ok || w.WrappedRoundTripper() != http.RoundTripper(beneath) {
-			t.Error("it does not say what it wraps")
+			t.Error("WrappedRoundTripper does not return the inner transport")
 		}
 		(&http.Client{Transport: transport}).CloseIdleConnections()
 		if !beneath.closed {
@@ -379,18 +379,18 @@ func TestOverlayConventions(t *testing.T) {
 		synctest.Wait()
 		transport.(interface{ CancelRequest(*http.Request) }).CancelRequest(r)
 		if beneath.cancelled != passed {
-			t.Error("another request was cancelled than was passed on")
+			t.Error("another request was canceled than the sent one")
 		}
 		close(release)
 		<-done
 		if client.Overlay(beneath, nil, client.OverlayOptions{}) != http.RoundTripper(beneath) {
-			t.Error("there is something between a program and its transport without a cache")
+			t.Error("without a cache the transport is wrapped")
 		}
 	})
 }
 
-// A request that is no write is passed on as it is.
-func TestOverlayCostsReadsNothing(t *testing.T) {
+// A read is passed on unchanged.
+func TestOverlayPassesReadsUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{})
 		defer c.close()
@@ -401,12 +401,12 @@ func TestOverlayCostsReadsNothing(t *testing.T) {
 		res := &http.Response{}
 		transport := client.Overlay(disturb.Func(func(got *http.Request) (*http.Response, error) {
 			if got != r {
-				t.Error("it is another request")
+				t.Error("the request was replaced")
 			}
 			return res, nil
 		}), c.cache, client.OverlayOptions{})
 		if n := testing.AllocsPerRun(100, func() { _, _ = transport.RoundTrip(r) }); n != 0 {
-			t.Errorf("a read costs %v allocations", n)
+			t.Errorf("a read takes %v allocations", n)
 		}
 	})
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// readers are all the ways to read pods; each returns "label/phase" by name, of objects that are being deleted with a
-// "-".
+// readers returns all ways to read pods. Each returns "label/phase" by name, with a "-" for objects that are being
+// deleted.
 func readers(c *client.Client) map[string]func(ctx context.Context, name string) (map[string]string, error) {
 	word := func(label string, phase corev1.PodPhase, deleting bool) string {
 		s := label + "/" + string(phase)
@@ -81,7 +81,7 @@ func readers(c *client.Client) map[string]func(ctx context.Context, name string)
 	}
 }
 
-// C1 and C2: whatever the watch has brought, every way to read shows what this client has written.
+// C1 and C2: every way to read shows the writes of this client, whatever the watch has delivered.
 func TestOwnWritesAreRead(t *testing.T) {
 	t.Parallel()
 	label := func(p *corev1.Pod, v string) *corev1.Pod { p.Labels = map[string]string{"l": v}; return p }
@@ -151,7 +151,7 @@ func TestOwnWritesAreRead(t *testing.T) {
 		{"delete", func(ctx context.Context, c *client.Client, p *corev1.Pod) error {
 			return c.Delete(ctx, p, client.Grace(0), client.SameUID())
 		}, map[string]string{}},
-		{"delete of what was created a moment ago", func(ctx context.Context, c *client.Client, _ *corev1.Pod) error {
+		{"delete of a new object", func(ctx context.Context, c *client.Client, _ *corev1.Pod) error {
 			if err := c.Create(ctx, pod("two")); err != nil {
 				return err
 			}
@@ -193,7 +193,7 @@ func TestOwnWritesAreRead(t *testing.T) {
 		{"a dry run shows nothing", func(ctx context.Context, c *client.Client, p *corev1.Pod) error {
 			return c.Create(ctx, pod("two"), client.DryRun())
 		}, map[string]string{"one": "old/Pending"}},
-		{"the answer was lost", func(ctx context.Context, c *client.Client, _ *corev1.Pod) error {
+		{"the response was lost", func(ctx context.Context, c *client.Client, _ *corev1.Pod) error {
 			return c.Create(ctx, label(pod("lost"), "new"))
 		}, map[string]string{"one": "old/Pending", "lost": "new/Pending"}},
 	} {

@@ -31,7 +31,7 @@ var configMapKind = &kind{
 	namespaced: true,
 }
 
-// filledStore returns a store without a watch. It holds ConfigMap n/a with uid 1 in version 10.
+// filledStore returns a store without a watch. It has ConfigMap n/a with uid 1 and version 10.
 func filledStore(t *testing.T) *store.Store {
 	t.Helper()
 	st := store.New(store.Options{
@@ -105,7 +105,7 @@ func (m *countingMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*
 	return m.RESTMapper.RESTMapping(gk, versions...)
 }
 
-// The stores of a program take precedence over those of a cache for reads.
+// Reads use the stores of a program before those of a cache.
 func TestStores(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// There is one subscription for each store with waits, and none without.
+// Each store with waits has one subscription, and a store without waits has none.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// The memory of applies is bounded, and forgets nothing that a later apply of the same object replaces.
+// The memory of applies is bounded, and keeps the latest apply of an object.
 func TestApplied(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestApplied(t *testing.T) {
 			t.Fatal(err)
 		}
 		if a.holds(this, r, want) {
-			t.Error("an apply is known that was not made")
+			t.Error("an apply that was not made is remembered")
 		}
 		a.add(this, answer)
 		if !a.holds(this, r, want) {
@@ -261,7 +261,7 @@ func TestApplied(t *testing.T) {
 		replaced := &call.Answer{Raw: []byte(`{"metadata":{"uid":"2"}}`)}
 		a.add(this, replaced)
 		if a.holds(this, r, want) {
-			t.Error("the apply was of another incarnation")
+			t.Error("an apply of another incarnation counts")
 		}
 		for _, name := range []string{"b", "c", "d"} {
 			this.at.key.Name = name
@@ -292,8 +292,8 @@ func TestNilParts(t *testing.T) {
 	}
 }
 
-// TestRelisting checks that a store loses the objects that the server lacks, also those that only the answer names, and
-// takes the objects that are left.
+// TestRelisting checks that a store drops objects that the server lacks, also those that only the response names. It
+// adds the remaining objects.
 func TestRelisting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -315,10 +315,10 @@ func TestRelisting(t *testing.T) {
 		}
 		defer calls.Close()
 		st := filledStore(t)
-		var told []string
+		var changed []string
 		r := relisting{
 			k: configMapKind, namespace: "n", stores: []*cache.Store{st}, calls: calls,
-			changed: func(_ *cache.Store, k Key) { told = append(told, k.Name) }, log: slog.New(slog.DiscardHandler),
+			changed: func(_ *cache.Store, k Key) { changed = append(changed, k.Name) }, log: slog.New(slog.DiscardHandler),
 		}
 		const answer = `{"kind":"ConfigMapList","items":[{"metadata":{"namespace":"n","name":"named","uid":"2",` +
 			`"resourceVersion":"9"}}]}`
@@ -330,8 +330,8 @@ func TestRelisting(t *testing.T) {
 				t.Errorf("the store shows %s: %t", name, ok)
 			}
 		}
-		if slices.Sort(told); !slices.Equal(told, []string{"a", "named"}) {
-			t.Errorf("changes are %q", told)
+		if slices.Sort(changed); !slices.Equal(changed, []string{"a", "named"}) {
+			t.Errorf("changes are %q", changed)
 		}
 		late := `{"apiVersion":"v1","kind":"ConfigMap",` +
 			`"metadata":{"namespace":"n","name":"named","uid":"2","resourceVersion":"8"}}`
@@ -339,7 +339,7 @@ func TestRelisting(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, ok := st.Get(Key{Namespace: "n", Name: "named"}); ok {
-			t.Error("a late event brings back an object that the answer has named")
+			t.Error("a late event brings back an object that the response has named")
 		}
 		if err := r.run(t.Context(), []byte("{")); err == nil {
 			t.Error("a malformed answer is accepted")
@@ -347,7 +347,7 @@ func TestRelisting(t *testing.T) {
 	})
 }
 
-// TestHeaderOfAnswer checks which answers to a Replace need not be decoded.
+// TestHeaderOfAnswer checks which responses to a Replace need not be decoded.
 func TestHeaderOfAnswer(t *testing.T) {
 	t.Parallel()
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -388,9 +388,9 @@ func TestDeletedIncarnation(t *testing.T) {
 		err    error
 		want   bool
 	}{
-		{"it is still there", "2", nil, false},
-		{"a new object has its name", "3", nil, true},
-		{"it is absent", "", absent, true},
+		{"the object still exists", "2", nil, false},
+		{"a new object has the name", "3", nil, true},
+		{"the object is absent", "", absent, true},
 		{"the server does not answer", "3", errors.New("no answer"), false},
 	} {
 		if got := replaced(&metav1.ObjectMeta{UID: tc.uid}, tc.err, "2"); got != tc.want {

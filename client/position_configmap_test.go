@@ -38,7 +38,7 @@ func (c *cluster) data() map[string]string {
 	return cm.Data
 }
 
-func TestAFiberGoesOnWhereTheConfigMapSays(t *testing.T) {
+func TestFiberResumesFromTheConfigMap(t *testing.T) {
 	t.Parallel()
 	for _, watched := range []bool{true, false} {
 		inConfigMap(t, watched, func(c *cluster, pos *client.ConfigMapPositions) {
@@ -86,7 +86,7 @@ func TestAFiberGoesOnWhereTheConfigMapSays(t *testing.T) {
 	}
 }
 
-func TestAConfigMapKeepsThePositionsOfMany(t *testing.T) {
+func TestConfigMapOfManyPositions(t *testing.T) {
 	t.Parallel()
 	inConfigMap(t, true, func(c *cluster, pos *client.ConfigMapPositions) {
 		const fibers = 40
@@ -120,12 +120,12 @@ func TestAConfigMapKeepsThePositionsOfMany(t *testing.T) {
 			}
 		}
 		if _, found, err := pos.Load(c.ctx, name(0)); found || err != nil {
-			t.Errorf("found after it was cleared: %v, %v", found, err)
+			t.Errorf("found after Clear: %v, %v", found, err)
 		}
 	})
 }
 
-func TestAPositionThatCannotBeReadIsAnError(t *testing.T) {
+func TestUnreadablePosition(t *testing.T) {
 	t.Parallel()
 	inConfigMap(t, true, func(c *cluster, pos *client.ConfigMapPositions) {
 		if err := pos.Clear(c.ctx, "x"); err != nil {
@@ -141,9 +141,9 @@ func TestAPositionThatCannotBeReadIsAnError(t *testing.T) {
 			t.Errorf("error: %v", err)
 		}
 		stopped, cancel := context.WithCancelCause(c.ctx)
-		over := errors.New("over")
-		cancel(over)
-		if err := pos.Save(stopped, "y", flow.Position{Flow: "f", Step: "s"}); !errors.Is(err, over) &&
+		ended := errors.New("over")
+		cancel(ended)
+		if err := pos.Save(stopped, "y", flow.Position{Flow: "f", Step: "s"}); !errors.Is(err, ended) &&
 			!errors.Is(err, context.Canceled) {
 			t.Errorf("error: %v", err)
 		}

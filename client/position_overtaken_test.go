@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// overtaken is what a process finds that begins behind a cache: another one has saved further positions, and the watch
-// does not say so.
+// overtaken runs fn with a cache that is behind. Another process has saved further positions, and the watch has not
+// delivered them.
 func overtaken(t *testing.T, before, after *flow.Position, fn func(c *cluster, live *task)) {
 	t.Helper()
 	positions(t, true, func(c *cluster, live *task) {
@@ -43,9 +43,9 @@ func overtaken(t *testing.T, before, after *flow.Position, fn func(c *cluster, l
 	})
 }
 
-// A fiber that has loaded a position from a cache that is behind replaces nothing that is newer. It ends, and the next
-// one goes on there, although the watch still says nothing.
-func TestAPositionIsNotReplacedByAFiberThatIsBehindIt(t *testing.T) {
+// A fiber that has loaded an old position from the cache does not replace a newer one. It ends, and the next fiber
+// resumes at the newer position before the watch delivers it.
+func TestNewerPositionIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	at := func(step, token string) *flow.Position {
 		return &flow.Position{
@@ -65,15 +65,15 @@ func TestAPositionIsNotReplacedByAFiberThatIsBehindIt(t *testing.T) {
 		ran           []string
 		failed        bool
 	}{
-		"nothing was saved, and it parks": {nil, at("last", "other"), working, []string{"first", "wait"}, false},
-		"a step before, and it parks": {
+		"no saved position, and the fiber parks": {nil, at("last", "other"), working, []string{"first", "wait"}, false},
+		"an earlier step, and the fiber parks": {
 			at("wait", "other"), at("last", "other"), working, []string{"wait"}, false,
 		},
-		"another run, and it parks": {
+		"another run, and the fiber parks": {
 			at("wait", "old"), at("wait", "other"), working, []string{"wait"}, false,
 		},
-		"nothing was saved, and it fails":              {nil, at("last", "other"), failing, nil, true},
-		"nothing was saved, and a step has to be kept": {nil, at("last", "other"), saving, nil, false},
+		"no saved position, and the fiber fails":        {nil, at("last", "other"), failing, nil, true},
+		"no saved position, and a step has to be saved": {nil, at("last", "other"), saving, nil, false},
 	} {
 		overtaken(t, tc.before, tc.after, func(c *cluster, live *task) {
 			e := flow.NewEngine(flow.EngineOptions{})
@@ -85,25 +85,25 @@ func TestAPositionIsNotReplacedByAFiberThatIsBehindIt(t *testing.T) {
 			}
 			err = h.Wait(c.ctx)
 			if got := errors.Is(err, flow.ErrOvertaken) && errors.Is(err, flow.ErrCancelled); got == tc.failed {
-				t.Errorf("%s: it ended with %v", reason, err)
+				t.Errorf("%s: the fiber ended with %v", reason, err)
 			}
 			if diff := cmp.Diff(tc.ran, w.ran); diff != "" {
 				t.Errorf("%s: steps that ran (-want +got):\n%s", reason, diff)
 			}
 			if p := c.task().Status.Position; p == nil || p.Token != "other" || p.Step != tc.after.Step {
-				t.Errorf("%s: it has replaced the position by %+v", reason, p)
+				t.Errorf("%s: the fiber has replaced the position by %+v", reason, p)
 			}
 			p, found, err := client.NewStatusPosition(c.client, live, atPosition).Load(c.ctx, "a/w")
 			if err != nil || !found || p.Step != tc.after.Step || p.Token != "other" {
-				t.Errorf("%s: the next one loads %+v, %v, %v", reason, p, found, err)
+				t.Errorf("%s: the next fiber loads %+v, %v, %v", reason, p, found, err)
 			}
 		})
 	}
 }
 
-// Where nothing is newer, the check costs nothing, whatever else changes in the object, and however the server writes
-// the checkpoint.
-func TestAFiberThatIsNotOvertakenSavesWithOnePatch(t *testing.T) {
+// Without a newer position the check costs no request. Neither other changes of the object nor the server's encoding of
+// the position matter.
+func TestSaveIsOnePatch(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {
 		saved := flow.Position{Flow: "working", Step: "wait", Token: "t", Checkpoint: []byte(`{"b": 1,  "a": [1, 2]}`)}
@@ -127,8 +127,8 @@ func TestAFiberThatIsNotOvertakenSavesWithOnePatch(t *testing.T) {
 	})
 }
 
-// What was written although no answer came is the fiber's own.
-func TestASaveWhoseAnswerIsLostDoesNotOvertakeItself(t *testing.T) {
+// A save whose response was lost counts as the fiber's own.
+func TestSaveWithALostResponse(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {
 		pos := client.NewStatusPosition(c.client, live, atPosition)
@@ -139,10 +139,10 @@ func TestASaveWhoseAnswerIsLostDoesNotOvertakeItself(t *testing.T) {
 		defer hold.Release()
 		lost := c.server.On(apiserver.Match{Verb: "patch"}, apiserver.Drop())
 		if err := pos.Save(c.ctx, "a/w", flow.Position{Step: "one", Token: "t"}); err == nil {
-			t.Fatal("it was not lost")
+			t.Fatal("the response was not lost")
 		}
 		lost.Off()
-		// It has arrived all the same.
+		// The save was executed all the same.
 		u := widget("w")
 		u.SetUID(live.UID)
 		u.Object["status"] = map[string]any{"position": map[string]any{
@@ -153,13 +153,13 @@ func TestASaveWhoseAnswerIsLostDoesNotOvertakeItself(t *testing.T) {
 			t.Errorf("the next save: %v", err)
 		}
 		if p := c.task().Status.Position; p == nil || p.Step != "two" {
-			t.Errorf("kept: %+v", p)
+			t.Errorf("the stored position is %+v", p)
 		}
 	})
 }
 
-// A status that somebody has wiped is no newer position.
-func TestAPositionThatWasWipedIsSavedAgain(t *testing.T) {
+// A removed status is not a newer position.
+func TestRemovedPositionIsSavedAgain(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {
 		if err := client.NewStatusPosition(c.client, live, atPosition).Save(c.ctx, "a/w",

@@ -107,7 +107,7 @@ func (c *cluster) task() *task {
 	return &got
 }
 
-func TestAPositionInTheStatusCostsOnePatchPerSave(t *testing.T) {
+func TestPositionInTheStatusTakesOnePatchPerSave(t *testing.T) {
 	t.Parallel()
 	for _, watched := range []bool{true, false} {
 		positions(t, watched, func(c *cluster, live *task) {
@@ -173,7 +173,7 @@ func TestAFiberResumesFromTheStatus(t *testing.T) {
 	})
 }
 
-func TestTheEndOfAPreemptedFiberIsSavedBeforeItsSuccessorBegins(t *testing.T) {
+func TestEndOfAPreemptedFiberIsSavedFirst(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {
 		e := flow.NewEngine(flow.EngineOptions{})
@@ -231,7 +231,7 @@ func TestASaveKeepsForeignChangesOfTheStatus(t *testing.T) {
 	})
 }
 
-func TestWhatWasSetIsNotLostWithAFailedSave(t *testing.T) {
+func TestFailedSaveKeepsTheStatus(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {
 		pos := client.NewStatusPosition(c.client, live, atPosition)
@@ -254,7 +254,7 @@ func TestWhatWasSetIsNotLostWithAFailedSave(t *testing.T) {
 	})
 }
 
-func TestPositionsOfObjectsThatAreNotTheOne(t *testing.T) {
+func TestPositionsOfOtherObjects(t *testing.T) {
 	t.Parallel()
 	saved := flow.Position{Step: "s", Token: "t", Checkpoint: []byte(`{"n":1}`)}
 	for _, tc := range []struct {
@@ -270,7 +270,7 @@ func TestPositionsOfObjectsThatAreNotTheOne(t *testing.T) {
 		{"another object of its name", "w", "other", atPosition, false, func(err error) bool {
 			return errors.Is(err, client.ErrReplaced)
 		}, true},
-		{"an object that is gone", "gone", "", atPosition, false, apierrors.IsNotFound, true},
+		{"a deleted object", "gone", "", atPosition, false, apierrors.IsNotFound, true},
 		{
 			"a field that the server does not keep", "w", "", func(*task) **flow.Position { return new(*flow.Position) }, false,
 			func(err error) bool { return errors.Is(err, client.ErrNotKept) }, true,
@@ -301,8 +301,8 @@ func TestPositionsOfObjectsThatAreNotTheOne(t *testing.T) {
 	}
 }
 
-// The server may be gone when a fiber ends: nothing hangs, and the next start finds what was saved last.
-func TestTheEndIsNotSavedWhileTheServerIsDown(t *testing.T) {
+// The server may be down when a fiber ends. The end does not block, and the next start finds the last saved position.
+func TestEndWhileTheServerIsDown(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {
 		e := flow.NewEngine(flow.EngineOptions{})
@@ -314,7 +314,7 @@ func TestTheEndIsNotSavedWhileTheServerIsDown(t *testing.T) {
 		}
 		synctest.Wait()
 		c.server.Down()
-		h.Cancel(errors.New("enough"))
+		h.Cancel(errors.New("stop"))
 		select {
 		case <-h.Done():
 		case <-time.After(time.Hour):
@@ -331,11 +331,11 @@ func TestTheEndIsNotSavedWhileTheServerIsDown(t *testing.T) {
 
 var _ flow.Positions = (*client.StatusPosition[task, *task])(nil)
 
-// TestAPositionWithoutItsTraceIsKept: a schema may have no field for it, and nothing depends on it.
+// TestAPositionWithoutItsTraceIsKept: a schema may lack the field of the trace, which is optional.
 func TestAPositionWithoutItsTraceIsKept(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {
-		pruned := func(o *task) **flow.Position { // what is written, as a server keeps it that does not know the field
+		pruned := func(o *task) **flow.Position { // the position as stored by a server without the field
 			if o.Status.Position != nil {
 				o.Status.Position.Trace = ""
 			}
@@ -344,14 +344,14 @@ func TestAPositionWithoutItsTraceIsKept(t *testing.T) {
 		pos := client.NewStatusPosition(c.client, live, pruned)
 		const parent = "00-01000000000000000000000000000000-0200000000000000-01"
 		if err := pos.Save(c.ctx, "a/w", flow.Position{Step: "s", Token: "t", Trace: parent}); err != nil {
-			t.Errorf("without: %v", err)
+			t.Errorf("without a trace: %v", err)
 		}
 		if err := client.NewStatusPosition(c.client, live, atPosition).Save(c.ctx, "a/w",
 			flow.Position{Step: "s2", Token: "t", Trace: parent}); err != nil {
-			t.Errorf("with: %v", err)
+			t.Errorf("with a trace: %v", err)
 		}
 		if p := c.task().Status.Position; p == nil || p.Trace != parent {
-			t.Errorf("kept is %+v", p)
+			t.Errorf("the stored position is %+v", p)
 		}
 	})
 }

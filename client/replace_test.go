@@ -21,8 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
-// A Replace is one request; what it wrote is read at once, is known as an own echo, and can be written again by what
-// it left in the object.
+// A Replace is one request. Its result is read at once, is recognized as an own echo, and the object can be written
+// again.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestReplace(t *testing.T) {
 		defer cursor.Close()
 		cursor.Take(1)
 		if len(p.ManagedFields) == 0 {
-			t.Fatal("the server answers without managedFields, so the test shows nothing")
+			t.Fatal("the server returns no managedFields, so the test proves nothing")
 		}
 		before := c.requests("get", "update", "patch")
 		ours := binding.With(c.ctx, binding.Binding{Write: store.WriteContext{Owner: "controller", Primary: key("web")}})
@@ -73,7 +73,7 @@ func TestReplace(t *testing.T) {
 	})
 }
 
-// What a Replace leaves in the object is what the server has in the version that it says.
+// After a Replace the object is the server's object of that version.
 func TestReplaceAnswer(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -86,19 +86,19 @@ func TestReplaceAnswer(t *testing.T) {
 		data   string           // in the object afterwards
 	}{
 		"Conflict": {
-			reason: "another version is there: nothing is tried again, and the object is as it was",
+			reason: "another version is stored: no retry, and the object is unchanged",
 			fault:  func(c *cluster) { c.put(foreign("web", "n", "3")) },
 			want:   apierrors.IsConflict, data: "2",
 		},
 		"Lost": {
-			reason: "the answer is lost, the write was made, and nobody has written since",
+			reason: "the response is lost, the write was executed, and no other one followed",
 			fault: func(c *cluster) {
 				c.server.On(apiserver.Match{Verb: "update", Times: 1}, apiserver.DropAfter())
 			},
 			data: "2",
 		},
 		"Unknown": {
-			reason: "nobody can say whether it was made",
+			reason: "the outcome is unknown",
 			fault: func(c *cluster) {
 				c.server.On(apiserver.Match{Verb: "update"}, apiserver.DropAfter())
 			},
@@ -106,13 +106,13 @@ func TestReplaceAnswer(t *testing.T) {
 			want: func(err error) bool { return errors.Is(err, call.ErrOutcomeUnknown) }, data: "2",
 		},
 		"Dropped": {
-			reason: "the caller misses something in the answer, which is then read",
+			reason: "the response has a field that the object lacks, so it is decoded",
 			kept:   func(answer []byte) bool { return bytes.Contains(answer, []byte("other")) },
-			change: func(cm *corev1.ConfigMap) { cm.CreationTimestamp = metav1.Time{} }, // which the server keeps
+			change: func(cm *corev1.ConfigMap) { cm.CreationTimestamp = metav1.Time{} }, // the server keeps it
 			data:   "2",
 		},
 		"Unreadable": {
-			reason: "it was written, and the answer is not what the Go type can hold",
+			reason: "the write was executed, but the response does not fit the Go type",
 			fault: func(c *cluster) {
 				c.server.On(apiserver.Match{Verb: "update", Times: 1}, apiserver.Respond(http.StatusOK, call.JSON,
 					`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"a","name":"web","uid":"other","labels":{"n":1}}}`))
@@ -120,16 +120,16 @@ func TestReplaceAnswer(t *testing.T) {
 			want: func(err error) bool { return err != nil }, data: "2",
 		},
 		"NoVersion": {
-			reason: "there is no version to hold for",
+			reason: "the object has no version",
 			change: func(cm *corev1.ConfigMap) { cm.ResourceVersion = "" },
 			want:   func(err error) bool { return says(err, noVersion) }, data: "2",
 		},
 		"DryRun": {
-			reason: "nothing is written, and the object is what the server would have made of it",
+			reason: "a dry run returns the object that the server would store",
 			opts:   []client.WriteOption{client.DryRun()}, data: "2",
 		},
 		"Gone": {
-			reason: "it was deleted",
+			reason: "the object was deleted",
 			fault: func(c *cluster) {
 				if err := c.server.Remove(configMaps, "a", "web"); err != nil {
 					t.Error(err)
@@ -178,8 +178,8 @@ func TestReplaceAnswer(t *testing.T) {
 	}
 }
 
-// The answer is lost, and others have written something else before it is found out that the write was made: that is
-// in the object, which has their version.
+// The response is lost, and other clients write before the client finds that its write was executed. The object then
+// has their version and content.
 func TestReplaceLostAnswerAndForeignWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestReplaceLostAnswerAndForeignWrite(t *testing.T) {
 	})
 }
 
-// Replace refuses what it must not write, before anything is sent.
+// Replace refuses invalid writes before it sends a request.
 func TestReplaceRefuses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestReplaceRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := c.client.Status().Replace(c.ctx, shared); !errors.Is(err, client.ErrShared) {
-			t.Errorf("of an object that is shared: %v", err)
+			t.Errorf("a shared object: %v", err)
 		}
 		deposed := errors.New("deposed")
 		if err := c.client.Replace(binding.With(c.ctx, binding.Binding{Fence: func() error { return deposed }}),
@@ -234,7 +234,7 @@ func TestReplaceRefuses(t *testing.T) {
 			t.Errorf("behind a fence: %v", err)
 		}
 		if err := c.client.Replace(c.ctx, p, client.Body(pod("other"))); err == nil {
-			t.Error("with a body of its own: no error")
+			t.Error("with a Body: no error")
 		}
 		if n := c.requests("update"); n != 0 {
 			t.Errorf("%d requests", n)

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/binding"
 )
 
-func TestWritesThatChangeNothingAreNotSent(t *testing.T) {
+func TestEqualWritesAreNotSent(t *testing.T) {
 	t.Parallel()
 	labels := func(u *unstructured.Unstructured) *unstructured.Unstructured {
 		u.SetLabels(map[string]string{"l": "1"})
@@ -28,7 +28,7 @@ func TestWritesThatChangeNothingAreNotSent(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		write  func(ctx context.Context, c *client.Client) error
-		sent   int // requests that the second, equal write makes
+		sent   int // requests of the second, equal write
 	}{
 		{"update", func(ctx context.Context, c *client.Client) error {
 			u := labels(widget("w"))
@@ -113,8 +113,8 @@ func TestWritesThatChangeNothingAreNotSent(t *testing.T) {
 	}
 }
 
-// A foreign change to what was applied makes the same apply be sent again.
-func TestApplyIsSentAgainWhenItsEffectIsGone(t *testing.T) {
+// An apply is sent again after a foreign change of the applied fields.
+func TestApplyIsSentAgainAfterAForeignChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{watch: []string{"Widget"}})
@@ -141,7 +141,7 @@ func TestApplyIsSentAgainWhenItsEffectIsGone(t *testing.T) {
 	})
 }
 
-// The cache does not keep managedFields, and the server keeps those of an update that has none.
+// The cache drops managedFields, and the server keeps those of an object that is updated without any.
 func TestUpdateOfACachedObject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,8 @@ func TestUpdateOfACachedObject(t *testing.T) {
 	})
 }
 
-// What the server takes of an object at a subresource other than the status is not known here: it is always sent.
+// The client cannot know which fields the server uses at a subresource other than the status. It therefore always sends
+// the update.
 func TestUpdateOfAnotherSubresourceIsSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,12 +188,12 @@ func TestUpdateOfAnotherSubresourceIsSent(t *testing.T) {
 		before := c.requests("update")
 		err := c.client.SubResource("ephemeralcontainers").Update(c.ctx, &own)
 		if sent := c.requests("update") - before; sent != 1 {
-			t.Errorf("%d requests were sent, and the answer is %v", sent, err)
+			t.Errorf("%d requests were sent, and the response is %v", sent, err)
 		}
 	})
 }
 
-func TestObjectsThatLackSomething(t *testing.T) {
+func TestIncompleteObjects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{})
@@ -290,7 +291,7 @@ func TestFences(t *testing.T) {
 	})
 }
 
-// A fiber that was preempted sends nothing more, not even with a context that outlives it.
+// A preempted fiber sends no requests, not even with a context that outlives it.
 func TestPreemptedFiberIsFenced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -342,7 +343,7 @@ func TestPreemptedFiberIsFenced(t *testing.T) {
 	})
 }
 
-// The texts of mistakes that have no error value of their own.
+// The texts of errors without an error value.
 const (
 	noName    = "the object has no name or no namespace"
 	noVersion = "the object has no resourceVersion"

@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestReadsOfSlots: what is held is read from the cache, also that something is not there; of all else the server is
-// asked, and what has left is never taken for deleted.
+// TestReadsOfSlots: objects of held slots are read from the cache, also their absence. For other objects the server is
+// asked, and an object of a lost slot never counts as deleted.
 func TestReadsOfSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,8 +65,8 @@ func TestReadsOfSlots(t *testing.T) {
 			requests int
 		}{
 			{"a namespace that is held", []client.ReadOption{client.InNamespace(ns[0])}, 1, 0},
-			{"one that is not", []client.ReadOption{client.InNamespace(ns[1])}, 1, 1},
-			{"all of them", nil, 2, 1},
+			{"another namespace", []client.ReadOption{client.InNamespace(ns[1])}, 1, 1},
+			{"all namespaces", nil, 2, 1},
 		} {
 			if names, requests, err := c.names(t, tc.opts...); err != nil || len(names) != tc.want || requests != tc.requests {
 				t.Errorf("%s: %d objects, %d requests, %v", tc.reason, len(names), requests, err)
@@ -93,7 +93,7 @@ func TestReadsOfSlots(t *testing.T) {
 		hold(0, 1)
 		get("own, all are held", ns[0], "mine", true, 0)
 		if names, requests, err := c.names(t); err != nil || len(names) != 4 || requests != 0 {
-			t.Errorf("all are held: %v, %d requests, %v", names, requests, err)
+			t.Errorf("all slots are held: %v, %d requests, %v", names, requests, err)
 		}
 	})
 }

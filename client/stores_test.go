@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/writeoption"
 )
 
-// A client reads from stores that are not those of a cache, and lays its writes over them.
+// A client can read from stores outside a cache, and overlays its writes on them.
 func TestStores(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestStores(t *testing.T) {
 			t.Fatal(err)
 		}
 		if size == 0 {
-			t.Error("the answer has no size")
+			t.Error("the response has no size")
 		}
 		before := c.requests("get")
 		got, err := client.Get[corev1.ConfigMap](c.ctx, own, key("web"))

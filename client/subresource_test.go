@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// An eviction changes the pod without an answer that shows it; the next read shows it all the same.
+// The response to an eviction does not show the pod. The next read shows the eviction all the same.
 func TestEvictionIsRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestEvictionIsRead(t *testing.T) {
 	})
 }
 
-// A scale says at which version the object now is: the write returns when that is read, from the watch or else from the
-// server.
+// The response to a scale has the new version of the object. The write returns when reads show that version, from the
+// watch or else from the server.
 func TestScaleIsRead(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{true, false} {
@@ -84,7 +84,7 @@ func TestScaleIsRead(t *testing.T) {
 				t.Errorf("held %v: after %v: %v", held, time.Since(begun), err)
 			}
 			if scale.ResourceVersion != fmt.Sprint(next) {
-				t.Errorf("the answer did not go into the body: %+v", scale)
+				t.Errorf("the body lacks the response: %+v", scale)
 			}
 			cm, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web"))
 			if err != nil || cm.Data["replicas"] != "3" {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// A decoder of protobuf skips the fields of a newer server, which an update would remove without a word.
-func TestFieldsThatAMessageDoesNotKnow(t *testing.T) {
+// A protobuf decoder skips the fields of a newer server, so an update would silently remove them.
+func TestUnknownFieldsInProtobuf(t *testing.T) {
 	t.Parallel()
 	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	st := store.New(store.Options{
@@ -28,7 +28,7 @@ func TestFieldsThatAMessageDoesNotKnow(t *testing.T) {
 		more   []byte // appended to the message
 		known  bool
 	}{
-		{"as it is", nil, true},
+		{"no unknown field", nil, true},
 		{"a field of text", []byte{14<<3 | 2, 1, 'x'}, false},
 		{"a number, which is zero", []byte{15 << 3, 0}, false},
 	} {
@@ -49,14 +49,14 @@ func TestFieldsThatAMessageDoesNotKnow(t *testing.T) {
 		}
 		r, ok := st.Get(KeyOf(cm))
 		if !ok {
-			t.Fatalf("%s: it is not in the store", tc.reason)
+			t.Fatalf("%s: the object is not in the store", tc.reason)
 		}
 		is, err := content.Of(cm)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if what, err := unknownField(r, is, "", k, scheme.Scheme); err != nil || (what == "") != tc.known {
-			t.Errorf("%s: %q is not known, %v", tc.reason, what, err)
+			t.Errorf("%s: unknown field %q, %v", tc.reason, what, err)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// await runs a flow that waits, and returns how it ended and after what time.
+// await runs a flow that waits, and returns its duration and error.
 func await(t *testing.T, c *cluster, w flow.Wait, timeout time.Duration, meanwhile func()) (time.Duration, error) {
 	t.Helper()
 	type packet struct{}
@@ -41,7 +41,7 @@ func await(t *testing.T, c *cluster, w flow.Wait, timeout time.Duration, meanwhi
 	return took, err
 }
 
-// TestAWaitQuotesConditions: what controllers say of the object that is waited for is why it is not as it should be.
+// TestAWaitQuotesConditions: the text of a wait quotes the conditions of the object that it waits for.
 func TestAWaitQuotesConditions(t *testing.T) {
 	t.Parallel()
 	pod := func(name string) *corev1.Pod {
@@ -65,10 +65,10 @@ func TestAWaitQuotesConditions(t *testing.T) {
 			{"a function of the pod", func(c *client.Client) flow.Backstopped {
 				return client.When(c, key("web"), func(p *corev1.Pod) (bool, error) { return p == nil, nil })
 			}, "; " + quote + "; Initialized is True", "the condition does not hold at version "},
-			{"a condition that it does not have yet", func(c *client.Client) flow.Backstopped {
+			{"a missing condition", func(c *client.Client) flow.Backstopped {
 				return client.Condition[corev1.Pod](c, key("web"), "Ready")
 			}, "Ready of Pod a/web: it has no such condition; " + quote, "it has no such condition"},
-			{"one that it has", func(c *client.Client) flow.Backstopped {
+			{"an existing condition", func(c *client.Client) flow.Backstopped {
 				return client.Condition[corev1.Pod](c, key("web"), "PodScheduled")
 			}, ": False, Unschedulable, 0/1 nodes are available; Initialized is True", "False, Unschedulable, 0/1 nodes"},
 		} {
@@ -83,10 +83,10 @@ func TestAWaitQuotesConditions(t *testing.T) {
 				if ok, err := w.Check(c.ctx, false); ok || err != nil {
 					t.Fatalf("%s: %v %v", tc.reason, ok, err)
 				}
-				told := w.(flow.Explained).Why()
-				if len(told) != 1 || !strings.Contains(told[0].Message, tc.message) ||
-					!strings.HasPrefix(told[0].Evidence["seen"], tc.seen) {
-					t.Errorf("%s, watched %v: %+v", tc.reason, watch, told)
+				causes := w.(flow.Explained).Why()
+				if len(causes) != 1 || !strings.Contains(causes[0].Message, tc.message) ||
+					!strings.HasPrefix(causes[0].Evidence["seen"], tc.seen) {
+					t.Errorf("%s, watched %v: %+v", tc.reason, watch, causes)
 				}
 			})
 		}
@@ -174,8 +174,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// What a wait saw on the server is what the next step reads.
-func TestWhatAWaitSawIsRead(t *testing.T) {
+// The step after a wait reads the state that the wait has read from the server.
+func TestStateOfAWaitIsRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
@@ -238,7 +238,7 @@ func TestWaitForCache(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		hold.Release()
-		// Pods are quiet: their watch has not reached the version of the server, and yet it has all of them.
+		// The watch of the pods has not reached the version of the server, and yet the cache has all of them.
 		if err := c.client.WaitForCache(c.ctx); err != nil {
 			t.Error(err)
 		}
@@ -247,7 +247,7 @@ func TestWaitForCache(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := c.client.WaitForCache(c.ctx, configMap("")); !errors.Is(err, client.ErrCacheBehind) {
-			t.Errorf("a deletion is waited for, too, but got %v", err)
+			t.Errorf("WaitForCache must wait for a deletion, too, but returned %v", err)
 		}
 		hold.Release()
 		c.put(foreign("web"))

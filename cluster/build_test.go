@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestModuleTextIsThatOfControlplane(t *testing.T) {
+func TestModuleTextIsCurrent(t *testing.T) {
 	t.Parallel()
 	for file, copied := range map[string]string{"go.mod": goMod, "go.sum": goSum} {
 		original, err := os.ReadFile(filepath.Join("..", "controlplane", file))
@@ -28,7 +28,7 @@ func TestModuleTextIsThatOfControlplane(t *testing.T) {
 	}
 }
 
-// fakeGo is a go command that needs no modules: it counts its builds and writes scripts as binaries.
+// fakeGo installs a go command that needs no modules. It counts its builds and writes scripts as binaries.
 func fakeGo(t *testing.T, build string) (runs string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func TestBuildOnce(t *testing.T) {
 		}
 	}
 	if got := builds(t, runs); got != 2 {
-		t.Errorf("four at once ran %d builds, want one for each of the two binaries", got)
+		t.Errorf("four concurrent calls ran %d builds, want one for each of the two binaries", got)
 	}
 	close(seen)
 	stages := map[stage]bool{}
@@ -108,7 +108,7 @@ func TestBuildOnce(t *testing.T) {
 	}
 }
 
-// The controller manager is built when it is asked for, beside the servers that are there.
+// The controller manager is built on request, beside the servers that are built already.
 func TestBuildMore(t *testing.T) {
 	runs := fakeGo(t, "")
 	o := BuildOptions{CacheDir: t.TempDir()}
@@ -136,7 +136,7 @@ func TestBuildFails(t *testing.T) {
 	for range 2 { // a failure is not cached
 		_, err := Build(t.Context(), BuildOptions{CacheDir: cache})
 		if err == nil || !strings.Contains(err.Error(), "broken by design") {
-			t.Errorf("got %v, want what the go command said", err)
+			t.Errorf("got %v, want the output of the go command", err)
 		}
 	}
 	if got := builds(t, runs); got != 2 {
@@ -149,7 +149,7 @@ func TestBuildIsCancelled(t *testing.T) {
 	cache := t.TempDir()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	enough := errors.New("enough")
+	enough := errors.New("stop")
 	_, err := build(ctx, BuildOptions{CacheDir: cache}, func(r report) {
 		if r.stage == stageCompile {
 			cancel(enough)

@@ -14,7 +14,7 @@ import (
 
 func ExampleStart() {
 	ctx := context.Background()
-	// Without a Dir it is temporary; the first time on a machine, the progress of the build is shown.
+	// Without a Dir the control plane is temporary. The first start on a machine builds it and shows the progress.
 	c, err := cluster.Start(ctx, cluster.Options{Progress: os.Stderr})
 	if err != nil {
 		log.Fatal(err)

@@ -16,16 +16,16 @@ func TestCredentialsAreKept(t *testing.T) {
 		renewed []string
 	}{
 		"Nothing": {
-			reason: "what is there and valid stays, so that kubeconfigs stay valid",
+			reason: "valid files stay, so that kubeconfigs stay valid",
 			change: func(*testing.T, pki) {},
 		},
 		"ServingExpires": {
-			reason:  "a certificate that ends soon is renewed, under the same authority",
+			reason:  "a certificate that expires soon is renewed by the same CA",
 			change:  func(t *testing.T, p pki) { expire(t, p) },
 			renewed: []string{"apiserver.crt", "apiserver.key"},
 		},
 		"AuthorityLost": {
-			reason:  "without the authority's key a new one is needed, and the server needs a certificate of it",
+			reason:  "without the CA's key a new CA is made, and the server gets a certificate of it",
 			change:  func(t *testing.T, p pki) { remove(t, p.caKey()) },
 			renewed: []string{"ca.crt", "ca.key", "apiserver.crt", "apiserver.key"},
 		},
@@ -75,7 +75,7 @@ func TestCredentialsAreKept(t *testing.T) {
 	}
 }
 
-// expire replaces the serving certificate by one that ends soon.
+// expire replaces the serving certificate with one that expires soon.
 func expire(t *testing.T, p pki) {
 	t.Helper()
 	if err := p.issueServing(renewBefore / 2); err != nil {

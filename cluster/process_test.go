@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestStopKillsWhoDoesNotListen(t *testing.T) {
+func TestStopKillsAnUnresponsiveProcess(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
 	p, err := startProcess("deaf", "/bin/sh", []string{"-c", `trap "" TERM; echo deaf; while :; do sleep 1; done`}, "/",
@@ -72,11 +72,11 @@ func TestLogTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !missing(path) || missing(path+".old") {
-		t.Error("a log at its limit is not moved away")
+		t.Error("a log at its limit is not renamed")
 	}
 }
 
-// The guard serves systems without a signal on parent death, but works on all.
+// The guard is for systems without a signal on parent death, but works on all systems.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -85,12 +85,12 @@ func TestGuard(t *testing.T) {
 		killed bool
 	}{
 		"WeDie": {
-			reason: "the end of the pipe means that its only holder is gone",
+			reason: "the end of the pipe means that its only holder has ended",
 			end:    func(g *guard) { _ = g.pipe.Close(); _ = g.cmd.Wait() },
 			killed: true,
 		},
 		"ServerEnded": {
-			reason: "a released guard must not kill whoever has the pid now",
+			reason: "a released guard must not kill a process that reuses the pid",
 			end:    (*guard).release,
 		},
 	}
@@ -131,17 +131,17 @@ func TestLock(t *testing.T) {
 	}
 	_, holder, err := tryLock(path)
 	if !errors.Is(err, syscall.EWOULDBLOCK) || holder != os.Getpid() {
-		t.Errorf("lock that is held: got holder %d, error %v", holder, err)
+		t.Errorf("a held lock: got holder %d, error %v", holder, err)
 	}
 	first.unlock()
 	second, _, err := tryLock(path)
 	if err != nil {
-		t.Fatalf("lock that was given up: %v", err)
+		t.Fatalf("a released lock: %v", err)
 	}
 	second.unlock()
 }
 
-func TestTemporaryDirsOfTheDeadAreRemoved(t *testing.T) {
+func TestStaleTemporaryDirsAreRemoved(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	old := time.Now().Add(-2 * tempMinAge)
@@ -175,7 +175,8 @@ func TestTemporaryDirsOfTheDeadAreRemoved(t *testing.T) {
 	}
 }
 
-// TestTrapsInTheTemporaryDirectory: what others put there, or may have put there, is neither written to nor removed.
+// TestTrapsInTheTemporaryDirectory: files that other users have put there, or may have put there, are neither changed
+// nor removed.
 func TestTrapsInTheTemporaryDirectory(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -215,7 +216,7 @@ func TestTrapsInTheTemporaryDirectory(t *testing.T) {
 	dir, err := newTemporaryDir()
 	must(err)
 	if !isPrivate(dir) {
-		t.Errorf("%s is not for this user alone", dir)
+		t.Errorf("%s is not private", dir)
 	}
 	for path, want := range map[string]string{
 		precious: "content", filepath.Join(filepath.Dir(precious), lockFile): "a lock of others",
@@ -226,7 +227,7 @@ func TestTrapsInTheTemporaryDirectory(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(stale); !os.IsNotExist(err) {
-		t.Errorf("what was left behind is still there: %v", err)
+		t.Errorf("the stale directory still exists: %v", err)
 	}
 	if _, _, err := tryLock(filepath.Join(linked, lockFile)); err == nil {
 		t.Error("a link is locked")

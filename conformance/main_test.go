@@ -14,10 +14,10 @@ func TestOnPage(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "page.md")
 	for _, c := range []struct{ reason, before, after string }{
-		{"no markers: nothing is written", "# A\n", ""},
-		{"one marker is none", "# A\n" + pageBegin + "old\n", ""},
+		{"no markers: the page stays", "# A\n", ""},
+		{"a single marker does not count", "# A\n" + pageBegin + "old\n", ""},
 		{
-			"only what is between", "# A\n" + pageBegin + "old\n" + pageEnd + "B\n",
+			"only the text between the markers", "# A\n" + pageBegin + "old\n" + pageEnd + "B\n",
 			"# A\n" + pageBegin + "\nnew\n\n" + pageEnd + "B\n",
 		},
 	} {

@@ -33,8 +33,8 @@ cache *controllerruntime.caching
 client *client.client
 `
 
-// What is read of a run: each spec once, tests that only run ginkgo or have others within them not, and only what is
-// ours.
+// Each spec of a run is read once. Tests that only run ginkgo or have subtests are skipped, and so are openings of
+// other packages.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -59,12 +59,12 @@ func TestRead(t *testing.T) {
 		t.Errorf("opened %v, want %v", got.opened, want)
 	}
 	if _, err := read(nil, filepath.Join(dir, "none"), filepath.Join(dir, "none"), &binary{}); err != nil {
-		t.Errorf("a run that has left nothing: %v", err)
+		t.Errorf("a run without files: %v", err)
 	}
 }
 
-// A spec that passes less often with the adapter is told, whichever way it does, and makes the program fail; one that
-// does not always pass stock is told, too, and is no reason to fail.
+// A spec that passes less often with the adapter is reported, and fails the program. A spec that sometimes fails
+// without the adapter is only reported.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	run := func(made opened, specs map[string]outcome) *result { return &result{opened: made, specs: specs} }
@@ -82,17 +82,17 @@ func TestReport(t *testing.T) {
 			adapter: []*result{run(made, map[string]outcome{"a": passed, "b": passed})},
 		},
 		{
-			reason: "one fails with the adapter", want: "- suite: a (adapter passed 0 of 1)",
+			reason: "a spec fails with the adapter", want: "- suite: a (adapter passed 0 of 1)",
 			stock:   []*result{run(opened{}, map[string]outcome{"a": passed})},
 			adapter: []*result{run(made, map[string]outcome{"a": failed})},
 		},
 		{
-			reason: "one does not run with the adapter", want: "- suite: b (adapter passed 0 of 1)",
+			reason: "a spec does not run with the adapter", want: "- suite: b (adapter passed 0 of 1)",
 			stock:   []*result{run(opened{}, map[string]outcome{"a": passed, "b": passed})},
 			adapter: []*result{run(made, map[string]outcome{"a": passed})},
 		},
 		{
-			reason:  "one fails with the adapter that stock does not run",
+			reason:  "a spec fails with the adapter that stock does not run",
 			want:    "- suite: the suite ends (adapter passed 0 of 1)",
 			stock:   []*result{run(opened{}, map[string]outcome{"a": passed})},
 			adapter: []*result{run(made, map[string]outcome{"a": passed, "the suite ends": failed})},
@@ -107,12 +107,12 @@ func TestReport(t *testing.T) {
 			},
 		},
 		{
-			reason: "nothing was replaced", want: "- suite: no informer of ours was opened",
+			reason: "no informer was replaced", want: "- suite: no informer of ours was opened",
 			stock:   []*result{run(opened{}, map[string]outcome{"a": passed})},
 			adapter: []*result{run(opened{}, map[string]outcome{"a": passed})},
 		},
 		{
-			reason: "it needs none", quiet: true, conforms: true, want: "| suite | 1 | 1 | 0 | 1 | 0 | 0, 0, 0 |",
+			reason: "the suite needs no informer", quiet: true, conforms: true, want: "| suite | 1 | 1 | 0 | 1 | 0 | 0, 0, 0 |",
 			stock:   []*result{run(opened{}, map[string]outcome{"a": passed})},
 			adapter: []*result{run(opened{}, map[string]outcome{"a": passed})},
 		},
@@ -123,12 +123,12 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s: conforms is %v", c.reason, got)
 		}
 		if !strings.Contains(out.String(), c.want) {
-			t.Errorf("%s: no %q in:\n%s", c.reason, c.want, out.String())
+			t.Errorf("%s: missing %q in:\n%s", c.reason, c.want, out.String())
 		}
 	}
 }
 
-// The function New asks first, on the line on which it begins, with parameters of whatever names.
+// askFirst inserts a call at the start of function New, on its first line, with any names of parameters.
 func TestAskFirst(t *testing.T) {
 	t.Parallel()
 	const before = "package p\n\nfunc (T) New(a, b int) {}\n\n" +
@@ -144,7 +144,7 @@ func TestAskFirst(t *testing.T) {
 	}
 	for _, bad := range []string{"package p", "package p; func New(a int) {}", "no go"} {
 		if _, err := askFirst([]byte(bad)); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/console"
 )
 
-// TestPagesNeedTheirRight has an API server that knows jane and bob, and lets jane alone get a page below /debug/.
+// TestPagesNeedTheirRight runs an API server that knows jane and bob. Only jane may get a page below /debug/.
 func TestPagesNeedTheirRight(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/pages"
 )
 
-// TestBlockedWorkers: the pages show a controller or an engine as blocked, and the program as not healthy, if its
-// workers have been busy with the same objects or steps for minutes.
+// TestBlockedWorkers: the pages show a controller or an engine as blocked, and the program as not healthy, after
+// minutes without a returning worker.
 func TestBlockedWorkers(t *testing.T) {
 	t.Parallel()
 	render := renderOf(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestWork: readers who may get the objects see the oldest queued, the running and the failing ones, with the next
+// TestWork: readers who may get the objects see the oldest queued, the running and the failing ones. Each has its next
 // attempt and a link to the page Why. Other readers see that there are some.
 func TestWork(t *testing.T) {
 	t.Parallel()

@@ -11,9 +11,9 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// TestFlowGraph: the page of a flow shows all steps in order, also those without fibers, with groups, forks, detours
-// and the numbers of live and parked fibers. A step links to its fibers. The page exists after the last fiber has
-// ended.
+// TestFlowGraph: the page of a flow shows all steps in order, including those without fibers, with groups, forks and
+// detours. It shows the numbers of live and parked fibers. A step links to its fibers. The page exists after the last
+// fiber has ended.
 func TestFlowGraph(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestFlowGraph(t *testing.T) {
 		}
 		body := p.eventually("all", "/console/flows/bring-up", `<b>1</b> live, <b>1</b> parked`)
 		if !strings.Contains(body, `runs <b>2</b> of <a href="/console/flows/server">server</a>`) {
-			t.Errorf("the flow is not linked to what it runs: %s", body)
+			t.Errorf("the flow has no link to its subflow: %s", body)
 		}
 		rest := body
 		for _, want := range []string{
@@ -58,11 +58,11 @@ func TestFlowGraph(t *testing.T) {
 		}
 		if body := p.page("all", "/console/flows/bring-up?step=bring-up/servers/check"); strings.Contains(body, ">a/x<") ||
 			!strings.Contains(body, "No fiber is at this step") {
-			t.Errorf("at a step where nobody is: %s", body)
+			t.Errorf("at a step without fibers: %s", body)
 		}
 		body = p.page("all", "/console/flows/bring-up?step=bring-up/servers/managed")
 		if !strings.Contains(body, ">a/x<") || !strings.Contains(body, " data-since>since ") {
-			t.Errorf("the step does not lead to its fiber: %s", body)
+			t.Errorf("the step has no link to its fiber: %s", body)
 		}
 		p.eventually("all", "/console/flows/server", "<b>2</b> live, <b>2</b> parked") // the children are counted together
 		h.Cancel(context.Canceled)

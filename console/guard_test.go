@@ -31,7 +31,7 @@ func TestUnguarded(t *testing.T) {
 			"attacker.example",
 			http.StatusForbidden,
 		},
-		"for nobody without token": {console.Options{GuardDebug: true}, "localhost", http.StatusUnauthorized},
+		"without a token": {console.Options{GuardDebug: true}, "localhost", http.StatusUnauthorized},
 	} {
 		rt := fairlead.New(server.Config(), fairlead.WithConsole(tc.o))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/sources", nil)
@@ -44,6 +44,6 @@ func TestUnguarded(t *testing.T) {
 	rt := fairlead.New(server.Config())
 	rt.GuardDebug(nil)
 	if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot guard the debug pages") {
-		t.Errorf("a guard that is nil: %v", err)
+		t.Errorf("a nil guard: %v", err)
 	}
 }

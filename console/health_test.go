@@ -54,7 +54,7 @@ func TestOneDecision(t *testing.T) {
 			"not healthy", true,
 		},
 		"not served": {
-			"other pages are as good as ever",
+			"other pages are not affected",
 			inspect.Scope{
 				Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour,
 				Silence: time.Second,
@@ -96,11 +96,11 @@ func TestConditionsOnTheirPages(t *testing.T) {
 		Phase: string(source.Degraded), Reason: string(source.ReasonNotFound), Refused: true, Staleness: time.Hour,
 		Silence: time.Second,
 	}
-	elsewhere := refused
-	elsewhere.Reason, elsewhere.Namespace = string(source.ReasonForbidden), "other"
+	forbidden := refused
+	forbidden.Reason, forbidden.Namespace = string(source.ReasonForbidden), "other"
 	status := func() inspect.Runtime {
 		return inspect.Runtime{Sources: []inspect.Source{
-			sourceOf(webhookKind, refused), sourceOf(opKind, elsewhere),
+			sourceOf(webhookKind, refused), sourceOf(opKind, forbidden),
 		}}
 	}
 	section, err := operationsconsole.Section{

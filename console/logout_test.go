@@ -41,7 +41,7 @@ func newReplicas(t *testing.T, n int, change func(*console.Options)) *replicas {
 	t.Cleanup(server.Close)
 	p := &replicas{t: t, server: server}
 	for range n {
-		o := console.Options{Authorizer: whoReads, SessionKey: bytes.Repeat([]byte("k"), 32), SessionNamespace: "system"}
+		o := console.Options{Authorizer: anyReader, SessionKey: bytes.Repeat([]byte("k"), 32), SessionNamespace: "system"}
 		if change != nil {
 			change(&o)
 		}
@@ -74,7 +74,7 @@ func (p *replicas) login(at int) *http.Cookie {
 	if got := rec.Result().Cookies(); rec.Code == http.StatusSeeOther && len(got) == 1 {
 		return got[0]
 	}
-	p.t.Fatalf("the login is answered %d %s", rec.Code, rec.Body)
+	p.t.Fatalf("the answer to the login is %d %s", rec.Code, rec.Body)
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (p *replicas) knows(at int, kept *http.Cookie) (bool, *http.Cookie) {
 	rec := p.send(at, http.MethodGet, "/console/flows", nil, kept)
 	if rec.Code != http.StatusOK &&
 		(rec.Code != http.StatusSeeOther || !strings.HasPrefix(rec.Header().Get("Location"), "/console/login")) {
-		p.t.Errorf("the page is answered %d %s", rec.Code, rec.Body)
+		p.t.Errorf("the answer of the page is %d %s", rec.Code, rec.Body)
 	}
 	for _, renewed := range rec.Result().Cookies() {
 		return rec.Code == http.StatusOK, renewed
@@ -101,7 +101,7 @@ func (p *replicas) logout(at int, kept *http.Cookie) *httptest.ResponseRecorder 
 	return p.send(at, http.MethodPost, "/console/logout", url.Values{"csrf": {token}}, kept)
 }
 
-// entries are those of the ConfigMap.
+// entries returns the number of entries of the ConfigMap.
 func (p *replicas) entries() int {
 	p.t.Helper()
 	object, err := p.server.Object(configMaps, "system", sessionsName)
@@ -112,7 +112,7 @@ func (p *replicas) entries() int {
 	return len(data)
 }
 
-// TestLogoutEverywhere: all replicas refuse an ended session within five seconds, also if they have just accepted it.
+// TestLogoutEverywhere: all replicas refuse an ended session within five seconds, even if they have just accepted it.
 // Other sessions continue.
 func TestLogoutEverywhere(t *testing.T) {
 	t.Parallel()
@@ -127,15 +127,15 @@ func TestLogoutEverywhere(t *testing.T) {
 			}
 		}
 		if rec := p.logout(0, stolen); rec.Code != http.StatusSeeOther {
-			t.Fatalf("the logout is answered %d %s", rec.Code, rec.Body)
+			t.Fatalf("the answer to the logout is %d %s", rec.Code, rec.Body)
 		}
 		if ok, _ := p.knows(0, stolen); ok {
-			t.Error("the replica itself still takes the session")
+			t.Error("the replica itself still accepts the session")
 		}
 		time.Sleep(5 * time.Second)
 		for at := range p.all {
 			if ok, _ := p.knows(at, stolen); ok {
-				t.Errorf("replica %d takes a session that was ended", at)
+				t.Errorf("replica %d accepts an ended session", at)
 			}
 			if ok, _ := p.knows(at, other); !ok {
 				t.Errorf("replica %d refuses another session", at)
@@ -151,12 +151,12 @@ func TestLogoutEverywhere(t *testing.T) {
 		}
 		p.logout(0, p.login(0))
 		if n := p.entries(); n != 1 {
-			t.Errorf("%d entries, of which one session is not over", n)
+			t.Errorf("%d entries, one of a session that has not expired", n)
 		}
 	})
 }
 
-// TestLogoutTogether: concurrent logouts at several replicas are all kept.
+// TestLogoutTogether: concurrent logouts at several replicas all take effect.
 func TestLogoutTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestLogoutTogether(t *testing.T) {
 		for at := range p.all {
 			for _, kept := range all {
 				if ok, _ := p.knows(at, kept); ok {
-					t.Errorf("replica %d takes a session that was ended", at)
+					t.Errorf("replica %d accepts an ended session", at)
 				}
 			}
 		}
@@ -184,7 +184,7 @@ func TestLogoutTogether(t *testing.T) {
 	})
 }
 
-// TestLogoutNotKnown: a replica that cannot check whether a session was ended refuses it with the reason.
+// TestLogoutNotKnown: a replica that cannot check whether a session has ended refuses it and gives the reason.
 func TestLogoutNotKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestLogoutNotKnown(t *testing.T) {
 		}
 		fault.Off()
 		if ok, _ := p.knows(0, kept); !ok {
-			t.Error("the session does not go on")
+			t.Error("the session does not continue")
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestShortSessions(t *testing.T) {
 	t.Parallel()
 	for reason, tc := range map[string]struct {
 		change func(*console.Options)
-		refuse string // the verb that is forbidden
+		refuse string // the forbidden verb
 	}{
 		"nothing may be read":     {refuse: "get"},
 		"nothing may be written":  {refuse: "create"},
@@ -235,18 +235,18 @@ func TestShortSessions(t *testing.T) {
 					}
 					used = renewed
 					if ok, _ := p.knows(1, unused); ok != (time.Since(begun) < 15*time.Minute) {
-						t.Fatalf("a session that is not used is taken after %v: %v", time.Since(begun), ok)
+						t.Fatalf("an unused session is accepted after %v: %v", time.Since(begun), ok)
 					}
 				}
 				if rec := p.logout(0, used); rec.Code != http.StatusSeeOther {
-					t.Errorf("the logout is answered %d %s", rec.Code, rec.Body)
+					t.Errorf("the answer to the logout is %d %s", rec.Code, rec.Body)
 				}
 				if ok, _ := p.knows(0, used); ok {
-					t.Error("the replica itself takes the session after its end")
+					t.Error("the replica itself accepts the ended session")
 				}
 				time.Sleep(15 * time.Minute)
 				if ok, _ := p.knows(1, used); ok {
-					t.Error("another replica takes the session 15 minutes after its last use")
+					t.Error("another replica accepts the session 15 minutes after its last use")
 				}
 			})
 		})
@@ -265,7 +265,7 @@ func TestAlone(t *testing.T) {
 		}
 		p.logout(0, kept)
 		if ok, _ := p.knows(0, kept); ok {
-			t.Error("it takes a session that was ended")
+			t.Error("it accepts an ended session")
 		}
 		if _, err := p.server.Object(configMaps, "system", sessionsName); err == nil {
 			t.Error("it has written the ConfigMap")

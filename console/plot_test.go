@@ -35,7 +35,7 @@ func TestPlot(t *testing.T) {
 	}
 	for _, s := range p.Spots {
 		if s.X < plotLeft-0.01 || s.X+s.Wide > plotLeft+plotWide+s.Wide {
-			t.Errorf("a value is told outside of the plot: %+v", s)
+			t.Errorf("a tooltip is outside of the plot: %+v", s)
 		}
 	}
 	for most, top := range map[float64]float64{0: 1, 0.03: 0.05, 1: 1, 1.1: 2, 37: 50, 60: 100, 1e6: 1e6} {

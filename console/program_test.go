@@ -44,7 +44,7 @@ func TestProgram(t *testing.T) {
 	}
 	for want, o := range map[string]console.Options{
 		"less than 32 bytes":     {SessionKey: []byte("short")},
-		"excludes an Authorizer": {InsecureNoAuth: true, Authorizer: whoReads},
+		"excludes an Authorizer": {InsecureNoAuth: true, Authorizer: anyReader},
 		"excludes a Proxy":       {InsecureNoAuth: true, Proxy: &console.Proxy{}},
 	} {
 		bad := fairlead.New(server.Config(), fairlead.WithConsole(o))

@@ -27,8 +27,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// readers are the rights of those whose token is their name: each sees pages about the program, and the ConfigMaps of
-// some namespaces.
+// readers maps tokens to rights: each reader sees pages about the program, and the ConfigMaps of some namespaces.
 type readers map[string]func(console.Access) bool
 
 func (all readers) Caller(token string) string { return token }
@@ -40,7 +39,7 @@ func (all readers) May(_ context.Context, token string, a console.Access) error 
 	return &console.Problem{Status: http.StatusForbidden}
 }
 
-var whoReads = readers{
+var anyReader = readers{
 	"all":  func(console.Access) bool { return true },
 	"team": func(a console.Access) bool { return a.Resource == "configmaps" && a.Namespace == "team" },
 	"one": func(a console.Access) bool {
@@ -59,10 +58,10 @@ type program struct {
 
 func newProgram(t *testing.T, declare func(*fairlead.Runtime)) *program {
 	t.Helper()
-	return newProgramFor(t, whoReads, declare)
+	return newProgramFor(t, anyReader, declare)
 }
 
-func newProgramFor(t *testing.T, who readers, declare func(*fairlead.Runtime)) *program {
+func newProgramFor(t *testing.T, authorizer readers, declare func(*fairlead.Runtime)) *program {
 	t.Helper()
 	server, err := apiserver.New(apiserver.Options{Pipe: true})
 	if err != nil {
@@ -71,7 +70,7 @@ func newProgramFor(t *testing.T, who readers, declare func(*fairlead.Runtime)) *
 	t.Cleanup(server.Close)
 	p := &program{t: t, server: server}
 	p.rt = fairlead.New(server.Config(), fairlead.WithConsole(console.Options{
-		Authorizer: who, SessionKey: bytes.Repeat([]byte("k"), 32),
+		Authorizer: authorizer, SessionKey: bytes.Repeat([]byte("k"), 32),
 	}))
 	declare(p.rt)
 	return p
@@ -163,8 +162,8 @@ func maps(rt *fairlead.Runtime, fn func(*corev1.ConfigMap) (reconcile.Result, er
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// TestSetAside: readers who may get unreadable objects see them with their error. Other readers see that there are
-// some, without number and names.
+// TestSetAside: readers who may get unreadable objects see them with their errors. Other readers see only that some
+// exist, without number and names.
 func TestSetAside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,8 +242,8 @@ func TestRefusedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var questions atomic.Int32
-		whoAsks := readers{"stranger": func(console.Access) bool { questions.Add(1); return false }}
-		p := newProgramFor(t, whoAsks, func(rt *fairlead.Runtime) {
+		asking := readers{"stranger": func(console.Access) bool { questions.Add(1); return false }}
+		p := newProgramFor(t, asking, func(rt *fairlead.Runtime) {
 			maps(rt, func(*corev1.ConfigMap) (reconcile.Result, error) { return reconcile.Retry(errors.New("no luck")) },
 				reconcile.MaxInterval(-1))
 		})
@@ -274,7 +273,7 @@ func TestRefusedOnce(t *testing.T) {
 		if shown < 3 {
 			t.Errorf("the stream ended after %d pages: %v", shown, lines.Err())
 		}
-		if n := questions.Load(); n == 0 || n > 2+4 { // about the kind, its namespace, and each object that there may be
+		if n := questions.Load(); n == 0 || n > 2+4 { // the kind, its namespace, and each object that may exist
 			t.Errorf("%d questions", n)
 		}
 	})

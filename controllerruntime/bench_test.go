@@ -25,7 +25,7 @@ import (
 
 const (
 	benchPods    = 20_000
-	benchVersion = "1000000000" // its length is that of those after it
+	benchVersion = "1000000000" // all later versions have the same length
 	benchSize    = 200          // of a list by index
 )
 
@@ -98,7 +98,7 @@ func check(b *testing.B, err error) {
 	}
 }
 
-// change brings the next version of an object.
+// change delivers the next version of an object.
 func (x *benched) change(b *testing.B, i int) {
 	o := x.objects[i]
 	x.version++
@@ -106,7 +106,7 @@ func (x *benched) change(b *testing.B, i int) {
 	check(b, x.sink.Apply(source.Modified, &o))
 }
 
-// measured reports the processor time of an operation: the machine may be shared.
+// measured reports the processor time of an operation, since the machine may be shared.
 func measured(b *testing.B) func() {
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -122,7 +122,7 @@ func cpuTime() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// BenchmarkEvents changes objects, which a handler and an index are given whole (S3).
+// BenchmarkEvents changes objects whose events go to a handler and an index as complete objects (S3).
 func BenchmarkEvents(b *testing.B) {
 	for _, c := range []struct {
 		name    string
@@ -155,7 +155,7 @@ func BenchmarkEvents(b *testing.B) {
 			i := 0
 			for b.Loop() {
 				x.change(b, i*31%len(x.objects))
-				if i++; i%64 == 0 { // the handler is not far behind
+				if i++; i%64 == 0 { // keep the handler close behind
 					for seen.Load() < int64(x.version) {
 						<-last
 					}

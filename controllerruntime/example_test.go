@@ -30,7 +30,7 @@ func server() (cfg *rest.Config, stop func()) {
 	return s.Config(), s.Close
 }
 
-// The two lines: what the manager's client has written it reads at once.
+// With these two lines the manager's client reads its own writes at once.
 func Example() {
 	cfg, stop := server()
 	defer stop()
@@ -66,10 +66,10 @@ func Example() {
 	// <nil>
 }
 
-// One value of Options makes both.
+// One value of Options creates the cache and the client.
 func ExampleOptions() {
 	fair := controllerruntime.Options{
-		Drop:     map[schema.GroupKind][]string{{Kind: "Secret"}: {"data"}}, // of Secrets the metadata is enough
+		Drop:     map[schema.GroupKind][]string{{Kind: "Secret"}: {"data"}}, // keep only the metadata of Secrets
 		Registry: metrics.Registry,
 	}
 	cfg, stop := server()
@@ -89,7 +89,7 @@ func ExampleUse() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	cfg.Wrap(fair.Overlay) // what clients of this configuration write is seen at once
+	cfg.Wrap(fair.Overlay) // informers see writes of this configuration's clients at once
 	clientset := kubernetes.NewForConfigOrDie(cfg)
 	factory := informers.NewSharedInformerFactory(clientset, 0)
 	if err := controllerruntime.Use(fair, factory, []runtime.Object{&corev1.ConfigMap{}}); err != nil {

@@ -27,7 +27,7 @@ import (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// state is what tells versions of an object apart.
+// state distinguishes versions of an object.
 type state struct {
 	uid     types.UID
 	version string
@@ -36,7 +36,7 @@ type state struct {
 
 func stateOf(cm *corev1.ConfigMap) state { return state{cm.UID, cm.ResourceVersion, cm.Data["v"]} }
 
-// fold is a handler that keeps what it was given, and complains of what no informer may give.
+// fold is a handler that keeps the current states, and reports events that no informer may deliver.
 type fold struct {
 	mu       sync.Mutex
 	t        *testing.T
@@ -61,7 +61,7 @@ func (f *fold) OnAdd(obj any, _ bool) {
 	defer f.enter()()
 	cm := obj.(*corev1.ConfigMap)
 	if had, there := f.have[cm.Name]; there {
-		f.t.Errorf("%s was added, and is there as %v", cm.Name, had)
+		f.t.Errorf("%s was added, and exists as %v", cm.Name, had)
 	}
 	f.have[cm.Name] = stateOf(cm)
 }
@@ -70,7 +70,7 @@ func (f *fold) OnUpdate(old, obj any) {
 	defer f.enter()()
 	prior, cm := old.(*corev1.ConfigMap), obj.(*corev1.ConfigMap)
 	if had := f.have[cm.Name]; had != stateOf(prior) {
-		f.t.Errorf("%s was updated from %v, and is there as %v", cm.Name, stateOf(prior), had)
+		f.t.Errorf("%s was updated from %v, and exists as %v", cm.Name, stateOf(prior), had)
 	}
 	if prior.UID != cm.UID {
 		f.t.Errorf("%s was replaced by an update", cm.Name)
@@ -84,17 +84,17 @@ func (f *fold) OnDelete(obj any) {
 		f.inferred++
 		obj = unknown.Obj
 		if want := "default/" + obj.(*corev1.ConfigMap).Name; unknown.Key != want {
-			f.t.Errorf("the key of a deletion that was inferred is %q, want %q", unknown.Key, want)
+			f.t.Errorf("the key of an inferred deletion is %q, want %q", unknown.Key, want)
 		}
 	}
 	name := obj.(*corev1.ConfigMap).Name
 	if _, there := f.have[name]; !there {
-		f.t.Errorf("%s was deleted, and is not there", name)
+		f.t.Errorf("%s was deleted, and does not exist", name)
 	}
 	delete(f.have, name)
 }
 
-// count returns how often it was called.
+// count returns the number of calls.
 func (f *fold) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +130,7 @@ func startFaulty(t *testing.T, opts cache.Options) *faulty {
 
 func name(i int) string { return fmt.Sprintf("cm-%d", i) }
 
-// put stores a config map behind everybody's back.
+// put stores a config map without the client of the cache.
 func (f *faulty) put(t *testing.T, i int, v string) {
 	t.Helper()
 	cm := &corev1.ConfigMap{
@@ -141,7 +141,7 @@ func (f *faulty) put(t *testing.T, i int, v string) {
 	peer.Must(t, err)
 }
 
-// states are what the server has.
+// states returns the states that the server has.
 func (f *faulty) states() map[string]state {
 	f.T.Helper()
 	objects, err := f.server.Objects(configMaps)
@@ -155,7 +155,7 @@ func (f *faulty) states() map[string]state {
 	return out
 }
 
-// settle waits until the handler and the readers of the cache have what the server has.
+// settle waits until the handler and the readers of the cache agree with the server.
 func (f *faulty) settle(h *fold) {
 	f.T.Helper()
 	limit := time.Now().Add(10 * time.Minute)
@@ -189,7 +189,7 @@ func (f *faulty) change(t *testing.T) {
 	f.put(t, 30, "new")
 }
 
-// expire has the server forget the versions that watches have seen.
+// expire makes the server forget the versions that watches have seen.
 func (f *faulty) expire(t *testing.T) {
 	t.Helper()
 	_, err := f.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "another"}})
@@ -197,14 +197,14 @@ func (f *faulty) expire(t *testing.T) {
 	f.server.Compact(0)
 }
 
-// After each fault the fold of what handlers were given is what the server has, and so is what the cache shows.
+// After each fault, the handlers and the cache agree with the server.
 func TestFaults(t *testing.T) {
 	watch, list := apiserver.Match{Verb: "watch", Resource: "configmaps"},
 		apiserver.Match{Verb: "list", Resource: "configmaps"}
 	for _, tc := range []struct {
 		reason   string
 		fault    func(t *testing.T, f *faulty) (repair func())
-		inferred int // deletions that are concluded from a list
+		inferred int // deletions that a list implies
 	}{
 		{"nothing", func(*testing.T, *faulty) func() { return func() {} }, 0},
 		{"410: the history is gone", func(t *testing.T, f *faulty) func() {
@@ -214,7 +214,7 @@ func TestFaults(t *testing.T) {
 				f.server.Up()
 			}
 		}, 3},
-		{"a watch that is silent", func(t *testing.T, f *faulty) func() {
+		{"a silent watch", func(t *testing.T, f *faulty) func() {
 			rule := f.server.On(watch, apiserver.Silent())
 			f.server.DropConnections()
 			return func() {
@@ -222,7 +222,7 @@ func TestFaults(t *testing.T) {
 				rule.Off()
 			}
 		}, 3},
-		{"events that are held back", func(t *testing.T, f *faulty) func() { return f.server.HoldEvents(watch).Release }, 0},
+		{"delayed events", func(t *testing.T, f *faulty) func() { return f.server.HoldEvents(watch).Release }, 0},
 		{"a list that is empty", func(t *testing.T, f *faulty) func() {
 			f.server.On(apiserver.Match{Verb: "list", Resource: "configmaps", Times: 1}, apiserver.EmptyList())
 			f.server.On(apiserver.Match{Verb: "watch", Resource: "configmaps", Times: 1},
@@ -231,7 +231,7 @@ func TestFaults(t *testing.T) {
 			f.server.DropConnections()
 			return func() {}
 		}, 3},
-		{"lists that are refused", func(t *testing.T, f *faulty) func() {
+		{"refused lists", func(t *testing.T, f *faulty) func() {
 			rule := f.server.On(list, apiserver.Answer(apiserver.Failure(503)))
 			begins := apiserver.Match{Verb: "watch", Func: func(r apiserver.Request) bool {
 				return r.Query.Has("sendInitialEvents")
@@ -260,14 +260,14 @@ func TestFaults(t *testing.T) {
 				repair()
 				f.settle(h)
 				if h.inferred != tc.inferred {
-					t.Errorf("%d deletions were given as inferred, want %d", h.inferred, tc.inferred)
+					t.Errorf("%d deletions were delivered as inferred, want %d", h.inferred, tc.inferred)
 				}
 			})
 		})
 	}
 }
 
-// The history of the server goes back: what a handler was given in between is undone.
+// If the history of the server is rolled back, handlers get the reversal of later events.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestRollback(t *testing.T) {
 	})
 }
 
-// A list that shows nothing new calls no handler.
+// A list without changes calls no handler.
 func TestRelistOfUnchanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -303,20 +303,20 @@ func TestRelistOfUnchanged(t *testing.T) {
 			t.Fatal("nothing was listed again")
 		}
 		if n := h.count() - calls; n != 0 {
-			t.Errorf("a list of what was known has called the handler %d times", n)
+			t.Errorf("a list without changes has called the handler %d times", n)
 		}
 	})
 }
 
-// lists counts lists, and watches that begin with one. One of a single object asks for the version.
+// lists counts lists, and watches that start with one. A list of a single object only reads the version.
 func (f *faulty) lists() int {
 	return f.server.Log().Count(apiserver.Match{Resource: "configmaps", Func: func(r apiserver.Request) bool {
 		return r.Verb == "list" && r.Query.Get("limit") != "1" || r.Query.Get("sendInitialEvents") == "true"
 	}})
 }
 
-// A handler that is slow is given the outcome of what happened meanwhile, and holds nobody up.
-func TestSlowHandlersAreGivenFoldedStates(t *testing.T) {
+// A slow handler gets the combined result of the events that it missed, and does not delay others.
+func TestSlowHandlersGetFoldedStates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := startFaulty(t, cache.Options{})
@@ -339,16 +339,16 @@ func TestSlowHandlersAreGivenFoldedStates(t *testing.T) {
 		close(slow.slow)
 		f.settle(slow)
 		if n := quick.count(); n != 20+changes {
-			t.Errorf("a handler that is quick was called %d times, want %d", n, 20+changes)
+			t.Errorf("the fast handler was called %d times, want %d", n, 20+changes)
 		}
 		if n := slow.count(); n > changes/2 {
-			t.Errorf("a handler that was stuck was called %d times", n)
+			t.Errorf("the blocked handler was called %d times", n)
 		}
 	})
 }
 
-// A handler that has nothing to do has no goroutine. Only goroutines of the bubble count, so that those of the runtime
-// and of other packages do not.
+// An idle handler has no goroutine. Only goroutines of the bubble count, so those of the runtime and of other packages
+// do not.
 func TestGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := startFaulty(t, cache.Options{})
@@ -379,7 +379,7 @@ func inBubble() int {
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("synctest bubble"))
 }
 
-// A cache that was saved goes on from there: it shows what it had, and lists nothing.
+// A saved cache continues from its files: it shows the saved objects, and sends no list.
 func TestDir(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
@@ -402,7 +402,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// Resyncs give every object again, to those who ask for them.
+// Resyncs deliver every object again to the handlers that want them.
 func TestResync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -419,8 +419,8 @@ func TestResync(t *testing.T) {
 		calls := h.count()
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
-		if n := h.count() - calls; n < 8*20 || n > 12*20 { // the period of controller-runtime is a tenth longer or shorter
-			t.Errorf("in ten periods 20 objects were given %d times", n)
+		if n := h.count() - calls; n < 8*20 || n > 12*20 { // controller-runtime varies the period by a tenth
+			t.Errorf("in ten periods 20 objects were delivered %d times", n)
 		}
 		if quiet.count() != 20 {
 			t.Errorf("a handler without resyncs was called %d times", quiet.count())
@@ -429,22 +429,22 @@ func TestResync(t *testing.T) {
 	})
 }
 
-// Who handles errors of watches is told of a refusal, as an error of apimachinery.
+// TestWatchErrors: a handler of watch errors gets each refusal, as an error of apimachinery.
 func TestWatchErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		told := make(chan error, 100)
+		reported := make(chan error, 100)
 		f := startFaulty(t,
 			cache.Options{DefaultWatchErrorHandler: func(_ context.Context, r *toolscache.Reflector, err error) {
 				if r == nil {
 					t.Error("there is no reflector")
 				}
-				told <- err
+				reported <- err
 			}})
 		rule := f.server.On(apiserver.Match{Resource: "secrets"}, apiserver.Answer(apiserver.Failure(403)))
 		in, err := f.Cache.GetInformer(f.Ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
 		peer.Must(t, err)
-		if err := <-told; !apierrors.IsForbidden(err) {
+		if err := <-reported; !apierrors.IsForbidden(err) {
 			t.Errorf("the error is %v", err)
 		}
 		rule.Off()

@@ -23,7 +23,7 @@ import (
 // custom is an informer of the user's own.
 type custom struct{ toolscache.SharedIndexInformer }
 
-// TestNewInformerOfClientGo has a function that makes informers of client-go with options of its own.
+// TestNewInformerOfClientGo uses a function that creates informers of client-go with options of its own.
 func TestNewInformerOfClientGo(t *testing.T) {
 	t.Parallel()
 	colors := func(obj any) ([]string, error) { return []string{obj.(*corev1.ConfigMap).Data["v"]}, nil }
@@ -59,7 +59,7 @@ func TestNewInformerOfClientGo(t *testing.T) {
 	}
 }
 
-// TestNewInformerWithResync has a function that changes the resync period.
+// TestNewInformerWithResync uses a function that changes the resync period.
 func TestNewInformerWithResync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestNewInformerOfAnotherType(t *testing.T) {
 		}
 	}
 
-	// One kind alone keeps the informer of the function, and InUse names it.
+	// Only one of the kinds has an informer of the function, and InUse names it.
 	server := serve(t)
 	w := peer.Ours.Open(t, server.Config(), "default", options(
 		func(in toolscache.SharedIndexInformer, obj runtime.Object) toolscache.SharedIndexInformer {
@@ -137,7 +137,7 @@ func TestNewInformerOfAnotherType(t *testing.T) {
 	}
 }
 
-// TestInUseOfAnotherCache names the cache.
+// TestInUseOfAnotherCache: the error names the cache.
 func TestInUseOfAnotherCache(t *testing.T) {
 	t.Parallel()
 	stock, err := cache.New(serve(t).Config(), cache.Options{})
@@ -150,7 +150,7 @@ func TestInUseOfAnotherCache(t *testing.T) {
 	}
 }
 
-// TestRemovedInformer is not in use.
+// TestRemovedInformer: a removed informer is not in use.
 func TestRemovedInformer(t *testing.T) {
 	t.Parallel()
 	w := peer.Ours.Open(t, serve(t).Config(), "default", cache.Options{})

@@ -27,7 +27,7 @@ func isKubeconfig(_, name string, _ map[string]string) bool {
 	return strings.HasSuffix(name, "-kubeconfig")
 }
 
-// TestKeep has the data of some Secrets alone, in what is read and in memory. Those of others can only be patched.
+// TestKeep keeps the data of only some Secrets, for readers and in memory. The other Secrets can only be patched.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	server, dir := serve(t), t.TempDir()
@@ -73,7 +73,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepOfAllKinds: the function of the zero kind is for kinds without their own, and Keep needs something to except.
+// TestKeepOfAllKinds: the function of the zero kind applies to kinds without their own. Keep without Drop is refused.
 func TestKeepOfAllKinds(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
@@ -106,7 +106,7 @@ func TestKeepOfAllKinds(t *testing.T) {
 	}
 }
 
-// TestTransformOfSecrets is logged once for a cache, unless Drop names fields of Secrets.
+// TestTransformOfSecrets: a transform of Secrets is logged once for a cache, unless Drop names fields of Secrets.
 func TestTransformOfSecrets(t *testing.T) {
 	server := serve(t)
 	same := func(o any) (any, error) { return o, nil }

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	recordLog()
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
-		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"), // of metadata informers, stock
+		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"), // of stock metadata informers
 		// Of controller-runtime, for a handler that is removed, or ends with its cache, before it has synced.
 		goleak.IgnoreTopFunction(
 			"sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformerHandlerRegistration.func1",

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// How it is found out what an informer lists is counted as no failed request of the program.
+// The requests that find out what an informer lists do not count as failed requests of the program.
 func TestNoRequestHasFailed(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
@@ -52,7 +52,7 @@ func TestNoRequestHasFailed(t *testing.T) {
 	peer.Must(t, <-ended)
 }
 
-// A cache of many namespaces begins with one request for each, at once.
+// A cache of many namespaces starts with one request for each, all at once.
 func TestManyNamespaces(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
@@ -63,7 +63,7 @@ func TestManyNamespaces(t *testing.T) {
 	for i := range n {
 		namespaces[fmt.Sprintf("team-%d", i)] = cache.Config{}
 	}
-	gate := apiserver.NewGate() // who were throttled would wait for those that are held
+	gate := apiserver.NewGate() // throttled requests would wait for those that are held
 	begins := apiserver.Match{Verb: "watch", Resource: "configmaps"}
 	server.On(begins, apiserver.HoldRequest(gate))
 	w := peer.Ours.Open(t, server.Config(), "team-0", cache.Options{DefaultNamespaces: namespaces})

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// strangers counts the warnings about clients of another origin in the log of controller-runtime.
+// strangers counts the warnings about clients of other origins in the log of controller-runtime.
 var strangers atomic.Int64
 
 // transformed counts the warnings about transforms of Secrets.
@@ -36,10 +36,10 @@ func recordLog() {
 	}, funcr.Options{}))
 }
 
-// wrapper is a cache around another one, as some operators have it.
+// wrapper is a cache around another one, as in some operators.
 type wrapper struct{ cache.Cache }
 
-// serve returns a server.
+// serve starts a server.
 func serve(t *testing.T) *apiserver.Server {
 	t.Helper()
 	server, err := apiserver.New(apiserver.Options{})
@@ -66,7 +66,7 @@ func writesAreRead(t *testing.T, server *apiserver.Server, w *peer.World, c clie
 	}
 }
 
-// TestSecondClient has a client of client.New over the cache of the manager, with the manager's HTTP client.
+// TestSecondClient creates a client by client.New over the manager's cache, with the manager's HTTP client.
 func TestSecondClient(t *testing.T) {
 	hc := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	t.Cleanup(hc.CloseIdleConnections)
@@ -95,7 +95,7 @@ func TestSecondClient(t *testing.T) {
 	}
 }
 
-// TestTheFirstClientIsNoStranger has no warning about clients of NewClient.
+// TestTheFirstClientIsNoStranger: clients of NewClient cause no warning.
 func TestTheFirstClientIsNoStranger(t *testing.T) {
 	server := serve(t)
 	w := peer.Ours.Open(t, server.Config(), "default", cache.Options{})
@@ -107,7 +107,7 @@ func TestTheFirstClientIsNoStranger(t *testing.T) {
 	}
 }
 
-// TestWrappedCache has a client of NewClient over a cache around one of NewCache.
+// TestWrappedCache creates a client by NewClient over a cache that wraps one of NewCache.
 func TestWrappedCache(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
@@ -133,7 +133,7 @@ func TestWrappedCache(t *testing.T) {
 	writesAreRead(t, server, w, c)
 }
 
-// TestCachesOfOneHTTPClient show the writes of each other's clients.
+// TestCachesOfOneHTTPClient: two caches show the writes of each other's clients.
 func TestCachesOfOneHTTPClient(t *testing.T) {
 	t.Parallel()
 	server := serve(t)
@@ -157,7 +157,7 @@ func TestCachesOfOneHTTPClient(t *testing.T) {
 	}
 }
 
-// TestTheDefaultHTTPClientStays: it belongs to the whole program.
+// TestTheDefaultHTTPClientStays: http.DefaultClient is unchanged, since it belongs to the whole program.
 func TestTheDefaultHTTPClientStays(t *testing.T) {
 	t.Parallel()
 	before := http.DefaultClient.Transport
@@ -168,8 +168,8 @@ func TestTheDefaultHTTPClientStays(t *testing.T) {
 	}
 }
 
-// TestWaitingForWritesIsNotNeeded leaves an option of controller-runtime on that would wait for the watch, also for own
-// writes that no handler is told.
+// TestWaitingForWritesIsNotNeeded enables an option of controller-runtime that waits for the watch. Even own writes
+// that reach no handler do not block.
 func TestWaitingForWritesIsNotNeeded(t *testing.T) {
 	t.Parallel()
 	server := serve(t)

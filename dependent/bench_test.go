@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// BenchmarkNothingToDo is a look at a primary and its four children, which are as they should be: from the reason to
-// the report, the fiber included.
+// BenchmarkNothingToDo measures a round over a primary and its four children without changes: from the trigger to the
+// report, with its fiber.
 func BenchmarkNothingToDo(b *testing.B) {
 	server := testbed.Server(b, apiserver.Options{Resources: testbed.Resources()})
 	defer server.Close()

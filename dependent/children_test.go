@@ -30,23 +30,23 @@ func TestIf(t *testing.T) {
 		}, dependent.After(first))
 		b.run(g)
 		if b.configMap("web-page") != nil || b.configMap("second") != nil {
-			t.Error("what is not wanted was created, or what comes after it")
+			t.Error("an unwanted child or its successor was created")
 		}
 		if c := b.condition("Ready"); c.Status != "True" {
 			t.Errorf("got %+v", c)
 		}
 		b.spec(func(gw *gateway) { gw.Spec.Size = 2 })
 		if b.configMap("web-page") == nil || b.configMap("second") == nil {
-			t.Fatal("what is wanted was not created")
+			t.Fatal("a wanted child was not created")
 		}
 		b.spec(func(gw *gateway) { gw.Spec.Size = 1 })
 		if b.configMap("web-page") != nil || b.configMap("second") != nil {
-			t.Error("what is not wanted any more was not deleted")
+			t.Error("a child that is no longer wanted was not deleted")
 		}
 	})
 }
 
-// TestARenamedNode has the next version of an operator call a node, and another one's child, something else.
+// TestARenamedNode: the next version of an operator renames a node, and the child of another node.
 func TestARenamedNode(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()
@@ -109,7 +109,7 @@ func TestASet(t *testing.T) {
 		broken = errors.New("broken")
 		b.spec(func(gw *gateway) { gw.Spec.Size = 2 })
 		if n := count(); n != 20 {
-			t.Errorf("an error deleted something: %d are left", n)
+			t.Errorf("an error has deleted children: %d are left", n)
 		}
 		if c := b.condition("Dependents"); c.Status != "False" || !strings.Contains(c.Message, "broken") {
 			t.Errorf("got %+v", c)
@@ -147,7 +147,7 @@ func TestAForeignObjectIsNotTaken(t *testing.T) {
 	})
 }
 
-func TestWhatAnotherControllerOwnsIsNeverTaken(t *testing.T) {
+func TestChildrenOfOtherControllersAreNotAdopted(t *testing.T) {
 	bubble(t, func(b *bench) {
 		yes := true
 		testbed.Put(b.t, b.server, foreign("web-page", []metav1.OwnerReference{{
@@ -173,8 +173,8 @@ func foreign(name string, owners []metav1.OwnerReference) *corev1.ConfigMap {
 	}
 }
 
-// TestAForeignObjectInPlaceOfAChild has somebody delete a child and make something of its name, of which the cache does
-// not know yet when the child is to be created again.
+// TestAForeignObjectInPlaceOfAChild deletes a child and creates a foreign object of its name. The cache does not know
+// that object yet when the child is created again.
 func TestAForeignObjectInPlaceOfAChild(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()
@@ -196,9 +196,9 @@ func TestAForeignObjectInPlaceOfAChild(t *testing.T) {
 	})
 }
 
-// TestAForeignObjectThatGoes has somebody delete what has the name of a child: nobody tells the controller when it is
-// gone.
-func TestAForeignObjectThatGoes(t *testing.T) {
+// TestADeletedForeignObject deletes a foreign object with the name of a child. No event tells the controller of its
+// end.
+func TestADeletedForeignObject(t *testing.T) {
 	bubble(t, func(b *bench) {
 		old := foreign("web-page", nil)
 		old.Finalizers = []string{"example.com/wait"}
@@ -212,17 +212,17 @@ func TestAForeignObjectThatGoes(t *testing.T) {
 		}
 		testbed.Change(b.t, b.server, testbed.ConfigMaps, client.Key{Namespace: "a", Name: "web-page"},
 			func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
-		// It may be gone already.
+		// It may have been deleted already.
 		_ = b.server.Delete(b.t.Context(), testbed.ConfigMaps, "a", "web-page", metav1.DeleteOptions{})
 		<-time.After(10 * time.Minute)
 		b.settle()
 		if cm := b.configMap("web-page"); cm == nil || cm.Data["size"] != "1" {
-			t.Errorf("it was not created when the other one was gone: %v", cm)
+			t.Errorf("it was not created after the deletion of the foreign object: %v", cm)
 		}
 	})
 }
 
-// TestContention has somebody change a field back each time.
+// TestContention makes another writer change a field back each time.
 func TestContention(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()
@@ -282,14 +282,14 @@ func TestAnImmutableChange(t *testing.T) {
 				}
 				b.spec(func(gw *gateway) { gw.Spec.Size = 9 })
 				if b.configMap("web-page") == nil {
-					t.Error("it was deleted although the API server does not take the new one")
+					t.Error("it was deleted although the API server refuses the new one")
 				}
 			})
 		})
 	}
 }
 
-// immutable are resources of which ConfigMaps refuse changes of the size, and 9 in any case.
+// immutable returns resources whose ConfigMaps refuse changes of the size, and the size 9 in any case.
 func immutable() []apiserver.Resource {
 	size := func(u *unstructured.Unstructured) string {
 		s, _, _ := unstructured.NestedString(u.Object, "data", "size")
@@ -305,7 +305,7 @@ func immutable() []apiserver.Resource {
 				return errors.New("size is immutable")
 			}
 			if size(obj) == "9" {
-				return errors.New("9 is no size")
+				return errors.New("9 is not a size")
 			}
 			return nil
 		}
@@ -332,7 +332,7 @@ func TestElsewhere(t *testing.T) {
 			func(u *unstructured.Unstructured) { u.SetLabels(nil) })
 		b.settle()
 		if there = b.objectIn(testbed.ConfigMaps, "b", "there"); there.GetLabels()["fairlead.io/owner"] == "" {
-			t.Error("the label was not put right")
+			t.Error("the label was not restored")
 		}
 		b.delete(testbed.Gateways, "web")
 		if there = b.objectIn(testbed.ConfigMaps, "b", "there"); there != nil {
@@ -341,7 +341,7 @@ func TestElsewhere(t *testing.T) {
 	})
 }
 
-// TestLabels holds no more than the children, one of which is elsewhere.
+// TestLabels: the stores hold only the children, one of which is in another namespace.
 func TestLabels(t *testing.T) {
 	bubble(t, func(b *bench) {
 		testbed.Put(b.t, b.server, foreign("not-ours", nil))
@@ -369,14 +369,14 @@ func TestLabels(t *testing.T) {
 		b.requests()
 		b.c.Trigger(web, "test")
 		b.settle()
-		b.want("nothing is left to do")
+		b.want("no request is needed")
 		b.spec(func(gw *gateway) { gw.Spec.Size = 2 })
 		if b.objectIn(testbed.ConfigMaps, "b", "there") == nil {
 			t.Error("nothing is there")
 		}
 		b.spec(func(gw *gateway) { gw.Spec.Size = 1 })
 		if b.objectIn(testbed.ConfigMaps, "b", "there") != nil {
-			t.Error("it is still there")
+			t.Error("it still exists")
 		}
 		for _, st := range b.host.Cache().Stores(testbed.ConfigMaps) {
 			if st.Len() > 2 {
@@ -404,7 +404,7 @@ func TestNoForce(t *testing.T) {
 		other.Client().Close()
 		b.settle()
 		if cm := b.configMap("web-page"); cm.Data["size"] != "8" {
-			t.Errorf("the field was taken back: %v", cm.Data)
+			t.Errorf("the field was changed back: %v", cm.Data)
 		}
 		if c := b.condition("Dependents"); c.Status != "False" || !strings.Contains(c.Message, "conflict") {
 			t.Errorf("got %+v", c)
@@ -412,7 +412,7 @@ func TestNoForce(t *testing.T) {
 	})
 }
 
-func TestATimeoutIsTold(t *testing.T) {
+func TestATimeoutIsReported(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()
 		dependent.Add(g, "page", page, dependent.Ready(isOpen), dependent.Timeout(time.Minute))
@@ -426,7 +426,7 @@ func TestATimeoutIsTold(t *testing.T) {
 			t.Errorf("got %+v", c)
 		}
 		<-time.After(2 * time.Hour)
-		b.want("one write tells it", "patch gateways/status")
+		b.want("one write reports it", "patch gateways/status")
 		b.change("web-page", func(data map[string]string) { data["open"] = "yes" })
 		if c := b.condition("Ready"); c.Status != "True" {
 			t.Errorf("got %+v", c)
@@ -434,7 +434,7 @@ func TestATimeoutIsTold(t *testing.T) {
 	})
 }
 
-// unfit is the text of a failure whose object cannot be a child.
+// unfit is the text of an error about an object that cannot be a child.
 const unfit = "the object cannot be a child"
 
 func TestBadDesires(t *testing.T) {
@@ -458,7 +458,7 @@ func TestBadDesires(t *testing.T) {
 			cm.APIVersion, cm.Kind = "v1", "Secret"
 			return cm, nil
 		}, unfit},
-		{"one that was read", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
+		{"an object that was read from the cache", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
 			cm := configMap("x", nil)
 			cm.ResourceVersion = "7"
 			return cm, nil
@@ -475,14 +475,14 @@ func TestBadDesires(t *testing.T) {
 					t.Errorf("got %v", f)
 				}
 				if b.configMap("web-page") == nil {
-					t.Error("the other node was not kept")
+					t.Error("the other child was not created")
 				}
 			})
 		})
 	}
 }
 
-func TestAPanicIsToldAndEndsNothing(t *testing.T) {
+func TestAPanicFailsOnlyItsNode(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()
 		dependent.Add(g, "bad", func(context.Context, *gateway) (*corev1.ConfigMap, error) { panic("boom") })
@@ -492,12 +492,12 @@ func TestAPanicIsToldAndEndsNothing(t *testing.T) {
 			t.Errorf("got %v", f)
 		}
 		if b.configMap("web-page") == nil {
-			t.Error("the other node was not kept")
+			t.Error("the other child was not created")
 		}
 	})
 }
 
-func TestMistakesAreTold(t *testing.T) {
+func TestMistakesAreReported(t *testing.T) {
 	other := dependent.For[gateway]()
 	for _, tc := range []struct {
 		reason  string
@@ -505,7 +505,7 @@ func TestMistakesAreTold(t *testing.T) {
 		want    string
 	}{
 		{"no node", func(*dependent.Graph[gateway]) {}, "no node"},
-		{"two of one name", func(g *dependent.Graph[gateway]) {
+		{"two nodes with the same name", func(g *dependent.Graph[gateway]) {
 			dependent.Add(g, "page", page)
 			dependent.Add(g, "page", page)
 		}, `two nodes have the name "page"`},
@@ -553,7 +553,7 @@ func TestMistakesAreTold(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				if n := len(b.server.Log().Requests); n > 0 {
-					t.Errorf("%d requests were made", n)
+					t.Errorf("%d requests were sent", n)
 				}
 			})
 		})

@@ -28,10 +28,10 @@ import (
 
 var names = []string{"g0", "g1", "g2", "g3"}
 
-// theirs is a ConfigMap that has the name of a child of g3, and belongs to somebody else.
+// theirs is a foreign ConfigMap that has the name of a child of g3.
 const theirs = "g3-second"
 
-// family declares a graph with something of everything.
+// family declares a graph with a node of each sort.
 func family() *dependent.Graph[gateway] {
 	g := dependent.For[gateway]()
 	first := dependent.Add(g, "first", func(_ context.Context, gw *gateway) (*corev1.ConfigMap, error) {
@@ -55,7 +55,7 @@ func family() *dependent.Graph[gateway] {
 	return g
 }
 
-// wanted is what there has to be for a gateway, by name.
+// wanted returns the desired ConfigMaps of a gateway, by name.
 func wanted(gw *gateway) map[string]map[string]string {
 	size := fmt.Sprint(gw.Spec.Size)
 	all := map[string]map[string]string{"a/" + gw.Name + "-first": {"size": size}, "b/" + gw.Name + "-there": nil}
@@ -71,7 +71,7 @@ func wanted(gw *gateway) map[string]map[string]string {
 	return all
 }
 
-// life is a server, processes one after the other, and everybody else.
+// life is a server, one process after the other, and other writers.
 type life struct {
 	*bench
 	seed uint64
@@ -83,8 +83,8 @@ type life struct {
 	dead bool
 }
 
-// TestDisturbed has requests and answers go lost, somebody else change everything, and processes die. At rest the
-// children are what is desired, nothing is left to be sent, and what is not ours was never written to.
+// TestDisturbed loses requests and answers, lets other writers change everything, and kills processes. At the end the
+// children are as desired, no request is sent, and foreign objects were never written.
 func TestDisturbed(t *testing.T) {
 	seed.Play(t, 6, func(t *testing.T, s uint64) {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,11 +132,11 @@ func (l *life) play() {
 		l.c.Trigger(client.Key{Namespace: "a", Name: name}, "test")
 	}
 	l.settle()
-	l.want("at rest nothing is sent")
+	l.want("an idle process sends nothing")
 	l.end()
 }
 
-// process starts a process; the one before is dead from now on.
+// process starts a process; the previous one is dead from now on.
 func (l *life) process() {
 	l.mu.Lock()
 	l.dead = true
@@ -183,17 +183,17 @@ func (l *life) quiet() {
 	l.calm = true
 }
 
-// touch sets a field of a ConfigMap as somebody else would, if it is there.
+// touch sets a field of a ConfigMap as another writer would, if it exists.
 func (l *life) touch(name, field, value string) {
 	if u := l.object(testbed.ConfigMaps, name); u != nil {
 		_ = unstructured.SetNestedField(u.Object, value, "data", field)
-		_, _ = l.server.Put(u) // it may have gone in between
+		_, _ = l.server.Put(u) // it may be deleted meanwhile
 	}
 }
 
 func (l *life) open(name string) { l.touch(name, "open", "yes") }
 
-// step is what somebody else does.
+// step is one action of another writer.
 func (l *life) step() {
 	name := names[l.rnd.IntN(len(names))]
 	k := client.Key{Namespace: "a", Name: name}
@@ -225,7 +225,7 @@ func (l *life) step() {
 			testbed.Put(l.t, l.server, testbed.New("a", name))
 		}
 	case 7:
-		// A mark of ours is taken off, as a restored backup may do.
+		// A mark of the operator is removed, as a restored backup may do.
 		if u := l.object(testbed.ConfigMaps, name+"-first"); u != nil {
 			u.SetAnnotations(nil)
 			_, _ = l.server.Put(u)
@@ -233,7 +233,7 @@ func (l *life) step() {
 	}
 }
 
-// collect deletes what belongs to a gateway that is gone, as the garbage collector does.
+// collect deletes the dependents of a deleted gateway, as the garbage collector does.
 func (l *life) collect() {
 	for _, u := range l.children() {
 		owner := metav1.GetControllerOf(u)
@@ -289,11 +289,11 @@ func (l *life) check() {
 	l.alone(have)
 }
 
-// alone says whether nothing is left but what is not ours, which nobody has written to.
+// alone checks that only foreign objects are left, and that these were never written.
 func (l *life) alone(have map[string]*unstructured.Unstructured) {
 	l.t.Helper()
 	if u := have["a/"+theirs]; u == nil || len(u.GetOwnerReferences()) > 0 || len(u.GetAnnotations()) > 0 {
-		l.t.Errorf("what is not ours was written to: %v", u)
+		l.t.Errorf("a foreign object was written: %v", u)
 	}
 	delete(have, "a/"+theirs)
 	for child := range have {

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// cloud is what is outside: databases by id.
+// cloud has the external databases, by id.
 type cloud struct {
 	mu         sync.Mutex // of the test and of the operator
 	databases  map[string]*database
@@ -106,7 +106,7 @@ func TestExternal(t *testing.T) {
 		}, dependent.After(db))
 		b.run(g)
 		if c.count() != 1 || b.configMap("login") != nil {
-			t.Fatalf("%d were made", c.count())
+			t.Fatalf("%d were created", c.count())
 		}
 		if v := alloc.Values(testbed.Stored(b.server, web)); v["database"] != "db-1" {
 			t.Errorf("recorded is %v", v)
@@ -141,7 +141,7 @@ func TestExternal(t *testing.T) {
 		<-time.After(2 * time.Minute)
 		b.settle()
 		if c.count() != 2 || c.get("db-2") == nil {
-			t.Errorf("what was deleted outside was not made again: %d were made", c.count())
+			t.Errorf("a resource deleted outside was not recreated: %d were created", c.count())
 		}
 		b.delete(testbed.Gateways, "web")
 		if c.get("db-2") != nil || b.object(testbed.Gateways, "web") != nil {
@@ -191,16 +191,16 @@ func TestExternalIntervals(t *testing.T) {
 		set(false)
 		for began := time.Now(); b.condition("Dependents").Reason != "Waiting"; testbed.Settle(time.Second) {
 			if time.Since(began) > 10*time.Minute+time.Second {
-				t.Fatalf("it was not found not ready: %+v", b.condition("Dependents"))
+				t.Fatalf("it was not found to be unready: %+v", b.condition("Dependents"))
 			}
 		}
 		if n := reads(time.Minute); n < 3 || n > 8 {
-			t.Errorf("it was read %d times in the minute after it was found not ready", n)
+			t.Errorf("it was read %d times in the minute after it was unready", n)
 		}
 	})
 }
 
-// TestExternalTimeout checks that a resource that is not ready in time is reported once, and polled further.
+// TestExternalTimeout checks that a resource that is not ready in time is reported once, and polling continues.
 func TestExternalTimeout(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
@@ -271,7 +271,7 @@ func TestExternalBesideWorkers(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if most != gateways || c.count() != gateways {
-			t.Errorf("%d calls ran at a time, and %d resources were made", most, c.count())
+			t.Errorf("%d calls ran at a time, and %d resources were created", most, c.count())
 		}
 	})
 }
@@ -291,7 +291,7 @@ func TestExternalFails(t *testing.T) {
 			t.Errorf("got %v", f)
 		}
 		if b.configMap("web-page") != nil || b.configMap("other") == nil {
-			t.Error("what comes after it was made, or what does not was not")
+			t.Error("its successor was created, or another child was not")
 		}
 		c.mu.Lock()
 		c.broken = nil
@@ -299,7 +299,7 @@ func TestExternalFails(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		b.settle()
 		if b.configMap("web-page") == nil || c.count() != 1 {
-			t.Error("it was not tried again")
+			t.Error("it was not retried")
 		}
 	})
 }
@@ -326,7 +326,7 @@ func TestExternalDeletedLast(t *testing.T) {
 			t.Error("something is left")
 		}
 		if early {
-			t.Error("the resource was deleted before the child that comes after it")
+			t.Error("the resource was deleted before its successor")
 		}
 	})
 }

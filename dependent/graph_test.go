@@ -25,12 +25,12 @@ func TestNothingToDoSendsNothing(t *testing.T) {
 			b.c.Trigger(web, "test")
 			b.settle()
 		}
-		b.want("nothing is left to do")
+		b.want("no request is needed")
 
 		b.change("web-page", func(data map[string]string) { data["theirs"] = "1" })
-		b.want("a foreign field is not ours")
+		b.want("a foreign field needs no correction")
 		b.change("web-page", func(data map[string]string) { data["size"] = "7" })
-		b.want("an owned field that has drifted costs one write", "patch configmaps")
+		b.want("a changed owned field costs one write", "patch configmaps")
 		if cm := b.configMap("web-page"); cm.Data["size"] != "1" || cm.Data["theirs"] != "1" {
 			t.Errorf("got %v", cm.Data)
 		}
@@ -85,12 +85,12 @@ func TestAnOrder(t *testing.T) {
 			t.Errorf("deleted %q", deleted)
 		}
 		if b.object(testbed.Gateways, "web") != nil {
-			t.Error("the gateway is still there")
+			t.Error("the gateway still exists")
 		}
 	})
 }
 
-func TestARestartGoesOn(t *testing.T) {
+func TestARestartContinues(t *testing.T) {
 	bubble(t, func(b *bench) {
 		declare := func() *dependent.Graph[gateway] {
 			g := dependent.For[gateway]()
@@ -103,13 +103,13 @@ func TestARestartGoesOn(t *testing.T) {
 		b.run(declare())
 		b.requests()
 		b.run(declare())
-		b.want("what is owned is not known any more: one apply, which changes nothing", "patch configmaps")
+		b.want("the owned fields are unknown after the restart: one apply, which changes nothing", "patch configmaps")
 		if n := b.engine.Live(); n != 1 {
 			t.Errorf("%d fibers wait, want 1", n)
 		}
 		b.change("web-page", func(data map[string]string) { data["open"] = "yes" })
 		if b.configMap("second") == nil {
-			t.Error("it did not go on")
+			t.Error("it did not continue")
 		}
 	})
 }

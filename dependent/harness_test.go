@@ -29,14 +29,14 @@ type gateway = testbed.Gateway
 
 var web = client.Key{Namespace: "a", Name: "web"}
 
-// bench is a server and one process that keeps the children of gateways, in a bubble.
+// bench is a server and one process that maintains the children of gateways, in a bubble.
 type bench struct {
 	t      *testing.T
 	server *apiserver.Server
 	host   *testbed.Host
 	engine *flow.Engine
 	c      *reconcile.Controller
-	seen   int // requests until the last call of writes
+	seen   int // requests until the last call of requests
 }
 
 // bubble runs a test in a bubble of synctest.
@@ -99,10 +99,10 @@ func (b *bench) stop() {
 	b.host = nil
 }
 
-// settle waits until nothing more happens; what is due later than a few seconds is not waited for.
+// settle waits until the process is idle. It does not wait for events due after more than a few seconds.
 func (b *bench) settle() { testbed.Settle(3 * time.Second) }
 
-// requests returns those of the process since the last call, but for lists and watches.
+// requests returns the requests of the process since the last call, except lists and watches.
 func (b *bench) requests() (all []string) {
 	b.t.Helper()
 	log := b.server.Log().Requests
@@ -151,7 +151,7 @@ func (b *bench) configMap(name string) *corev1.ConfigMap {
 	return &cm
 }
 
-// change changes a ConfigMap behind the back of the process.
+// change changes a ConfigMap as another writer.
 func (b *bench) change(name string, fn func(data map[string]string)) {
 	b.t.Helper()
 	testbed.Change(b.t, b.server, testbed.ConfigMaps, client.Key{Namespace: "a", Name: name},
@@ -168,7 +168,7 @@ func (b *bench) change(name string, fn func(data map[string]string)) {
 	b.settle()
 }
 
-// spec changes the gateway behind the back of the process.
+// spec changes the gateway as another writer.
 func (b *bench) spec(fn func(gw *gateway)) {
 	b.t.Helper()
 	gw := testbed.Stored(b.server, web)
@@ -192,14 +192,14 @@ func configMap(name string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
 }
 
-// page desires a ConfigMap that says how large the gateway is.
+// page returns a desired ConfigMap with the size of the gateway.
 func page(_ context.Context, gw *gateway) (*corev1.ConfigMap, error) {
 	return configMap(gw.Name+"-page", map[string]string{"size": string(rune('0' + gw.Spec.Size))}), nil
 }
 
 func isOpen(cm *corev1.ConfigMap) bool { return cm.Data["open"] == "yes" }
 
-// delete deletes an object behind the back of the process.
+// delete deletes an object as another writer.
 func (b *bench) delete(gvr schema.GroupVersionResource, name string) {
 	b.t.Helper()
 	if err := b.server.Delete(b.t.Context(), gvr, "a", name, metav1.DeleteOptions{}); err != nil {

@@ -25,8 +25,8 @@ func here() string {
 	return fmt.Sprintf("dependent/mistakes_test.go:%d", line)
 }
 
-// TestMistakesNameTheirLine checks that an error about a node names the line that added it, and that every error names
-// the line that declares the controller.
+// TestMistakesNameTheirLine checks that an error about a node names the line that added it. Every error names the line
+// that declares the controller.
 func TestMistakesNameTheirLine(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

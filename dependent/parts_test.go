@@ -183,7 +183,7 @@ func TestExternalsPart(t *testing.T) {
 		t.Errorf("after a newer spec the next read follows after %v", s.until.Sub(at))
 	}
 	record(began, &op{err: errors.New("failed"), gone: true})
-	if s := due("after it was gone", began, primaryMarks(), true); s.outside.is != nil {
-		t.Errorf("after it was gone: %+v", s.outside)
+	if s := due("after its deletion", began, primaryMarks(), true); s.outside.is != nil {
+		t.Errorf("after its deletion: %+v", s.outside)
 	}
 }

@@ -57,7 +57,7 @@ func (b *bench) attempts() int {
 	return all[0].Attempts
 }
 
-// A failure ends with the next good round, although the fiber of a graph with an external resource never ends.
+// A failure ends with the next successful round, although the fiber of a graph with an external resource never ends.
 func TestExternalFailureEnds(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
@@ -75,23 +75,23 @@ func TestExternalFailureEnds(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		b.settle()
 		if n := b.attempts(); n != 0 || c.count() != 1 {
-			t.Errorf("after a good round: %d attempts count as failed, and %d resources exist", n, c.count())
+			t.Errorf("after a successful round: %d attempts count as failed, and %d resources exist", n, c.count())
 		}
 		of := why.Object{Group: testbed.GroupVersion.Group, Kind: "Gateway", Namespace: web.Namespace, Name: web.Name}
 		for _, cause := range b.c.Why(t.Context(), of) {
 			if strings.Contains(cause.Message, errClosed.Error()) {
-				t.Errorf("after a good round, why still says %q", cause.Message)
+				t.Errorf("after a successful round, why still gives %q", cause.Message)
 			}
 		}
 
-		// The next failure is a first one, with the shortest back-off.
+		// The next failure counts as a first one, with the shortest back-off.
 		c.setReadError(errClosed)
 		for b.attempts() == 0 {
 			<-time.After(100 * time.Millisecond)
 		}
 		f := b.c.Failures()[0]
 		if wait := f.Next.Sub(f.At); f.Attempts != 1 || wait > time.Second {
-			t.Errorf("a failure after a good round is attempt %d, and is retried after %v", f.Attempts, wait)
+			t.Errorf("a failure after a successful round is attempt %d, and is retried after %v", f.Attempts, wait)
 		}
 		c.setReadError(nil)
 		<-time.After(10 * time.Second)
@@ -102,8 +102,8 @@ func TestExternalFailureEnds(t *testing.T) {
 	})
 }
 
-// Failures with good rounds between them do not exhaust the attempts.
-func TestExternalAttemptsStartAnew(t *testing.T) {
+// Failures with successful rounds between them do not exhaust the attempts.
+func TestExternalAttemptsStartAgain(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
 		g := dependent.For[gateway]()
@@ -187,7 +187,7 @@ func TestFailureEndsWhileChildIsDeleted(t *testing.T) {
 			t.Errorf("while the child is deleted: %d attempts count as failed", n)
 		}
 		finalizers()
-		_ = b.server.Delete(t.Context(), testbed.ConfigMaps, "a", "web-page", metav1.DeleteOptions{}) // if it is still there
+		_ = b.server.Delete(t.Context(), testbed.ConfigMaps, "a", "web-page", metav1.DeleteOptions{}) // if it still exists
 		b.settle()
 		if b.object(testbed.Gateways, "web") != nil {
 			t.Error("the gateway was not deleted")

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// calls counts the calls of a function for desired state, and those that were given nothing.
+// calls counts the calls of a function for desired state, and those without a value.
 type calls struct {
 	mu         sync.Mutex // functions of a graph run in fibers
 	all, isNil int
@@ -41,7 +41,7 @@ func (c *cloud) setReadError(err error) {
 	c.unreadable = err
 }
 
-// sized is a graph with a database, a ConfigMap that tells its size, and another ConfigMap behind that. All functions
+// sized returns a graph with a database, a ConfigMap with its size, and another ConfigMap behind that. All functions
 // tolerate nil.
 func sized(c *cloud, login, motd *calls) *dependent.Graph[gateway] {
 	g := dependent.For[gateway]()
@@ -74,7 +74,7 @@ func (b *bench) wantSizes(reason, size string) {
 	}
 }
 
-// A restart forgets what is external. Until it was read, the children behind it stay as they are.
+// After a restart the external state is unknown. Until it is read, the children behind it stay unchanged.
 func TestExternalUnknownAfterRestart(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
@@ -94,7 +94,7 @@ func TestExternalUnknownAfterRestart(t *testing.T) {
 		b.wantSizes("when it can be read again", "1")
 		for name, calls := range map[string]*calls{"login": &login, "motd": &motd} {
 			if all, isNil := calls.count(); all == 0 || isNil != 0 {
-				t.Errorf("%s was asked for %d times, %d of them without what it comes after", name, all, isNil)
+				t.Errorf("%s was computed %d times, %d times without its predecessor", name, all, isNil)
 			}
 		}
 		b.spec(func(gw *gateway) { gw.Spec.Size = 3 })
@@ -102,7 +102,7 @@ func TestExternalUnknownAfterRestart(t *testing.T) {
 	})
 }
 
-// A read that fails says nothing: the children behind it stay, and a report has what was read last.
+// A failing read leaves the state unknown: the children behind it stay, and a report has the last value.
 func TestExternalUnknownWhileReadFails(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
@@ -120,20 +120,20 @@ func TestExternalUnknownWhileReadFails(t *testing.T) {
 		b.want("nothing is sent but the status", "patch gateways/status")
 		b.delete(testbed.ConfigMaps, "motd")
 		if b.configMap("motd") != nil {
-			t.Error("a child behind what is unknown was made")
+			t.Error("a child behind an unknown resource was created")
 		}
 		c.setReadError(nil)
 		<-time.After(10 * time.Minute)
 		b.settle()
 		b.wantSizes("when it can be read again", "1")
 		if _, isNil := login.count(); isNil != 0 {
-			t.Errorf("login was asked for %d times without the database", isNil)
+			t.Errorf("login was computed %d times without the database", isNil)
 		}
 	})
 }
 
-// A report does not show an external thing that is gone any more. It is unknown whether the attempts to make another
-// one, which fail, have made it.
+// A report no longer shows a deleted external resource. Attempts to create another one fail, so it is unknown whether
+// they have created it.
 func TestExternalGone(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
@@ -168,12 +168,12 @@ func TestExternalGone(t *testing.T) {
 		<-time.After(15 * time.Minute)
 		b.settle()
 		if d, unknown := seen(); d != nil || !unknown {
-			t.Errorf("when it is gone: %v, unknown: %v", d, unknown)
+			t.Errorf("after its deletion: %v, unknown: %v", d, unknown)
 		}
 	})
 }
 
-// A node whose desired state fails says nothing about its child: the nodes behind it keep theirs.
+// A node whose desired state fails leaves its child unknown: the nodes behind it keep theirs.
 func TestNodeUnknownWhileDesiredFails(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var behind calls
@@ -206,7 +206,7 @@ func TestNodeUnknownWhileDesiredFails(t *testing.T) {
 			t.Errorf("while the first node fails: %v", cm)
 		}
 		if all, isNil := behind.count(); all == 0 || isNil != 0 {
-			t.Errorf("it was asked for %d times, %d of them without the first", all, isNil)
+			t.Errorf("it was computed %d times, %d times without the first node", all, isNil)
 		}
 	})
 }

@@ -50,7 +50,7 @@ func TestAwaitingAlone(t *testing.T) {
 		t.Errorf("checked every %v, first after %v", a.backstop, time.Duration(a.checkAt-now))
 	}
 	if _, done := check(a, true); done {
-		t.Error("it is over before a wait holds")
+		t.Error("it ends before a wait holds")
 	}
 	second.holds = true
 	if _, done := check(a, false); done {

@@ -28,7 +28,7 @@ func (s secret) MarshalJSON() ([]byte, error) {
 
 // Every mistake of a step fails its fiber with an error that names flow, step and key, with and without Positions. The
 // key and the worker are free afterwards.
-func TestWhatStepsDoWrong(t *testing.T) {
+func TestMistakesOfSteps(t *testing.T) {
 	t.Parallel()
 	keep := func(v any) fstep {
 		return func(ctx context.Context, f *fib) Next {
@@ -59,7 +59,7 @@ func TestWhatStepsDoWrong(t *testing.T) {
 		},
 		{"no outcome", func(context.Context, *fib) Next { return Next{} }, nil, errNoOutcome, "the zero Next"},
 		{
-			"no outcome, with a place to go on", func(context.Context, *fib) Next { return Next{}.Then("a") }, nil, errNoOutcome,
+			"no outcome, but a next step", func(context.Context, *fib) Next { return Next{}.Then("a") }, nil, errNoOutcome,
 			"the zero Next",
 		},
 		{
@@ -72,26 +72,27 @@ func TestWhatStepsDoWrong(t *testing.T) {
 		},
 		{"a wait for nothing", func(_ context.Context, f *fib) Next { return f.Await(nil) }, nil, ErrInvalid, "wait is nil"},
 		{
-			"a suspension on no token", func(_ context.Context, f *fib) Next { return f.Suspend(Token{}) }, nil, errStaleToken,
+			"a suspension without a token",
+			func(_ context.Context, f *fib) Next { return f.Suspend(Token{}) }, nil, errStaleToken,
 			"token is stale",
 		},
-		{"a step that there is not", func(_ context.Context, f *fib) Next { return f.Goto("x") }, nil, errUnknownStep, `"x"`},
+		{"an unknown step", func(_ context.Context, f *fib) Next { return f.Goto("x") }, nil, errUnknownStep, `"x"`},
 		{"the step of no name", func(_ context.Context, f *fib) Next { return f.Goto("") }, nil, errUnknownStep, `""`},
 		{
-			"one to go on at that there is not", func(_ context.Context, f *fib) Next { return f.Delay(time.Second).Else("x") },
+			"an unknown next step", func(_ context.Context, f *fib) Next { return f.Delay(time.Second).Else("x") },
 			nil, errUnknownStep, `"x"`,
 		},
 		{
-			"a fork of nothing", func(_ context.Context, f *fib) Next { return f.Fork([]Child{{}}) }, nil, ErrInvalid,
+			"a fork without children", func(_ context.Context, f *fib) Next { return f.Fork([]Child{{}}) }, nil, ErrInvalid,
 			"child 0 is empty",
 		},
 		{"a quorum out of reach", func(_ context.Context, f *fib) Next {
 			return f.Fork([]Child{New("child", note("x")).Child("", f.Packet)}, Quorum(2))
 		}, nil, ErrInvalid, "quorum of 2 with 1"},
-		{"a checkpoint that has no JSON", keep(make(chan int)), nil, errJSON, "cannot set checkpoint"},
-		{"a checkpoint that says so itself", keep(secret{errBad}), nil, errBad, "cannot set checkpoint"},
+		{"a checkpoint without JSON", keep(make(chan int)), nil, errJSON, "cannot set checkpoint"},
+		{"a checkpoint whose encoder fails", keep(secret{errBad}), nil, errBad, "cannot set checkpoint"},
 		{"a checkpoint that panics", keep(secret{}), nil, errBad, "panic: bad"},
-		{"another type than was kept", func(ctx context.Context, f *fib) Next {
+		{"a type other than the saved one", func(ctx context.Context, f *fib) Next {
 			if err := f.SetCheckpoint("text"); err != nil {
 				return f.Fail(err)
 			}
@@ -102,7 +103,7 @@ func TestWhatStepsDoWrong(t *testing.T) {
 			return f.Next()
 		}, nil, errJSON, "cannot read checkpoint"},
 		{
-			"it blocks as long as it may", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Fail(ctx.Err()) },
+			"it blocks until its deadline", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Fail(ctx.Err()) },
 			[]Option{Deadline(time.Minute)},
 			ErrTimeout, "deadline of the step",
 		},
@@ -136,7 +137,7 @@ func TestWhatStepsDoWrong(t *testing.T) {
 				}
 				if err := start(t, e, New("g", note("x")), &packet{},
 					StartOptions{Key: "ns/x", Mode: SkipIfBusy}).Wait(t.Context()); err != nil {
-					t.Errorf("%s: the key or the worker is gone: %v", c.reason, err)
+					t.Errorf("%s: the key or the worker is not free: %v", c.reason, err)
 				}
 			})
 		}
@@ -149,7 +150,7 @@ var (
 	_       = json.Marshaler(secret{})
 )
 
-func TestWhatStartRefuses(t *testing.T) {
+func TestStartRefuses(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		good := New("f", note("a"))
@@ -180,7 +181,7 @@ func TestWhatStartRefuses(t *testing.T) {
 				`cannot start "f": invalid flow: positions need a key`,
 			},
 			{
-				"a first step that there is not", e, good,
+				"an unknown first step", e, good,
 				StartOptions{Key: "ns/x", From: "b"},
 				errUnknownStep,
 				`cannot start "f" for "ns/x": cannot begin at "b": unknown step`,
@@ -197,13 +198,13 @@ func TestWhatStartRefuses(t *testing.T) {
 			t.Errorf("the undoing of an empty flow: %v", err)
 		}
 		if e.Live() != 0 {
-			t.Error("what was refused is alive")
+			t.Error("a refused fiber is alive")
 		}
 	})
 }
 
 // Calls for a fiber that has ended change nothing, and their results say so.
-func TestAnEndedFiberHearsNothing(t *testing.T) {
+func TestCallsForAnEndedFiber(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		var token Token
@@ -255,7 +256,7 @@ func (o *event) Check(context.Context, bool) (bool, error) { return o.on, nil }
 func (o *event) set()                                      { o.on = true; o.w.Wake() }
 
 // The error of a cancellation has the key and the path, for any cause.
-func TestACancellationSaysOfWhat(t *testing.T) {
+func TestACancellationNamesItsFiber(t *testing.T) {
 	t.Parallel()
 	var none *unreadable
 	for _, cause := range []error{nil, errBad, none} {
@@ -278,7 +279,7 @@ func TestACancellationSaysOfWhat(t *testing.T) {
 }
 
 // A step that ignores its context and blocks forever is named by Close. It blocks only its own worker.
-func TestAStepThatBlocksForEverIsNamed(t *testing.T) {
+func TestCloseNamesABlockedStep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := NewEngine(EngineOptions{Workers: 2})
@@ -310,7 +311,7 @@ func TestAStepThatBlocksForEverIsNamed(t *testing.T) {
 }
 
 // The error text of a position is truncated. Otherwise a status with many failed children could become too large.
-func TestAPositionStaysSmall(t *testing.T) {
+func TestErrorsInPositionsAreTruncated(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		saved := &Memory{}

@@ -19,8 +19,8 @@ func memory() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// parkedBytes measures what n parked fibers take, each with a timer, a gate entry, its own key and a trail, beyond the
-// packet.
+// parkedBytes returns the bytes of a parked fiber out of n, beyond its packet. Each has a timer, a gate entry, its own
+// key and a trail.
 func parkedBytes(tb testing.TB, n int) float64 {
 	e := NewEngine(EngineOptions{Workers: 8})
 	defer e.Close(context.Background())
@@ -98,15 +98,15 @@ func BenchmarkParked(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkStep is the dispatch of one step to the next (row F2).
+// BenchmarkStep measures the dispatch from one step to the next (row F2).
 func BenchmarkStep(b *testing.B) { benchmarkSteps(b, EngineOptions{Workers: 1}) }
 
-// BenchmarkStepTraced is the same with a span per step.
+// BenchmarkStepTraced measures the same with a span for each step.
 func BenchmarkStepTraced(b *testing.B) {
 	benchmarkSteps(b, EngineOptions{Workers: 1, Tracer: sdktrace.NewTracerProvider().Tracer("bench")})
 }
 
-// BenchmarkStepLabelled is the same with pprof labels.
+// BenchmarkStepLabelled measures the same with pprof labels.
 func BenchmarkStepLabelled(b *testing.B) { benchmarkSteps(b, EngineOptions{Workers: 1, Labels: true}) }
 
 func benchmarkSteps(b *testing.B, opt EngineOptions) {
@@ -134,7 +134,7 @@ func benchmarkSteps(b *testing.B, opt EngineOptions) {
 	h.Wait(context.Background())
 }
 
-// BenchmarkYield is a step and a turn of the scheduler.
+// BenchmarkYield measures a step and a turn of the scheduler.
 func BenchmarkYield(b *testing.B) {
 	e := NewEngine(EngineOptions{Workers: 1})
 	defer e.Close(context.Background())
@@ -154,7 +154,7 @@ func BenchmarkYield(b *testing.B) {
 	h.Wait(context.Background())
 }
 
-// BenchmarkFiber is the whole life of a fiber of one step with a key.
+// BenchmarkFiber measures the whole life of a fiber of one step with a key.
 func BenchmarkFiber(b *testing.B) {
 	e := NewEngine(EngineOptions{Workers: 2})
 	defer e.Close(context.Background())
@@ -170,7 +170,7 @@ func BenchmarkFiber(b *testing.B) {
 	}
 }
 
-// BenchmarkRestart is a restart with 10,000 saved fibers until all are armed (row F4).
+// BenchmarkRestart measures a restart with 10,000 saved fibers until all are armed (row F4).
 func BenchmarkRestart(b *testing.B) {
 	const n = 10_000
 	var store Memory
@@ -201,8 +201,8 @@ func BenchmarkRestart(b *testing.B) {
 	}
 }
 
-// BenchmarkPreempt is from the start of a successor until it runs, the predecessor being a step that heeds its context
-// (row F3).
+// BenchmarkPreempt measures the time from the start of a successor until it runs. The predecessor is in a step that
+// obeys its context (row F3).
 func BenchmarkPreempt(b *testing.B) {
 	e := NewEngine(EngineOptions{})
 	defer e.Close(context.Background())

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// TestBlockedSince: an engine is blocked if workers do not return and no other worker may take over, and not before
-// they have been at their steps for a minute.
+// TestBlockedSince: an engine is blocked if workers do not return and no other worker may take over. It is not blocked
+// before they have run their steps for a minute.
 func TestBlockedSince(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason string
 		opt    EngineOptions
-		stuck  []string // groups of the fibers whose code does not return; they begin a second apart
-		ready  []string // groups of fibers that come after them
+		stuck  []string // groups of the fibers whose code does not return; they start a second apart
+		ready  []string // groups of later fibers
 		want   time.Duration
 	}{
 		"all": {

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// tally counts how many are inside of something, and the most at a time.
+// tally counts concurrent entries, and their maximum.
 type tally struct {
 	mu           sync.Mutex
 	inside, most int
@@ -143,7 +143,7 @@ func TestBlockingNeverWaitsForAWorker(t *testing.T) {
 	})
 }
 
-// Steps that have returned to busy workers do not keep the fibers of other groups from a worker until all have ended.
+// Steps that return to busy workers do not delay the fibers of other groups until all of them have ended.
 func TestBlockingIsFairToOtherGroups(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 2, Requests: 8}, func(t *testing.T, e *Engine) {
@@ -206,7 +206,7 @@ func TestBlockingHoldsTheGate(t *testing.T) {
 	})
 }
 
-// The workers are counted right whatever fn does, and whichever goroutine calls Blocking.
+// The count of workers stays correct for any fn, and for any goroutine that calls Blocking.
 func TestBlockingOfAnyShape(t *testing.T) {
 	t.Parallel()
 	for name, shape := range map[string]func(ctx context.Context, release chan struct{}){
@@ -248,7 +248,7 @@ func TestBlockingOfAnyShape(t *testing.T) {
 }
 
 // Fibers in Blocking are running, and do not block the engine, however long the response takes.
-func TestBlockingIsSeen(t *testing.T) {
+func TestBlockingIsVisible(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 2, Requests: 3}, func(t *testing.T, e *Engine) {
 		release := make(chan struct{})

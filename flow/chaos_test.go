@@ -166,8 +166,8 @@ func one[T any](c *chaos, list *[]T, keep bool) (T, bool) {
 }
 
 // starter starts fibers of two keys and of none, in all modes, with callbacks that sometimes chain another fiber.
-func (c *chaos) starter(who string, n int) {
-	c.s.Go(who, func(pass func()) {
+func (c *chaos) starter(starterName string, n int) {
+	c.s.Go(starterName, func(pass func()) {
 		for i := range n {
 			pass()
 			opt := flow.StartOptions{Key: []string{"x/one", "x/two", ""}[c.s.N(3)], Mode: flow.Mode(c.s.N(3))}
@@ -177,7 +177,7 @@ func (c *chaos) starter(who string, n int) {
 			if opt.Key != "" && c.s.N(3) == 0 {
 				opt.Positions = &c.store
 			}
-			c.start(fmt.Sprintf("%s-%d", who, i), opt, c.s.N(3) == 0)
+			c.start(fmt.Sprintf("%s-%d", starterName, i), opt, c.s.N(3) == 0)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (c *handClock) add(d time.Duration) {
 }
 
 // An engine uses only its clock: for delays, timeouts, deadlines and the times of positions.
-func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
+func TestAnEngineUsesItsClock(t *testing.T) {
 	t.Parallel()
 	clock := &handClock{now: time.Date(2020, 2, 29, 12, 0, 0, 0, time.UTC)}
 	bubble(t, EngineOptions{clock: clock}, func(t *testing.T, e *Engine) {
@@ -73,13 +73,13 @@ func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
 				return f.Next()
 			}),
 		), p, StartOptions{Key: "k", Positions: saved})
-		step := func() string { // where it is once nothing moves
+		step := func() string { // the step after all goroutines are blocked
 			synctest.Wait()
 			return h.Step()
 		}
 		time.Sleep(24 * time.Hour)
 		if got := step(); got != "delay" {
-			t.Fatalf("it is at %s before its time", got)
+			t.Fatalf("it is at %s too early", got)
 		}
 		if at, _, _ := saved.Load(t.Context(), "k"); !at.Wake.Equal(clock.Now().Add(time.Hour)) ||
 			!at.Begun.Equal(clock.Now()) {
@@ -104,7 +104,7 @@ func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
 }
 
 // The number of workers bounds the number of running fibers. Parked fibers need no worker.
-func TestNoMoreRunThanThereAreWorkers(t *testing.T) {
+func TestWorkersBoundRunningFibers(t *testing.T) {
 	t.Parallel()
 	const workers = 3
 	bubble(t, EngineOptions{Workers: workers}, func(t *testing.T, e *Engine) {

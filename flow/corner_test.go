@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Undo from before the first step with an Undo completes at once. A failed Undo names its step.
-func TestUndoOfLittle(t *testing.T) {
+// An Undo from a step before the first one with an Undo completes at once. A failed Undo names its step.
+func TestEmptyAndFailedUndo(t *testing.T) {
 	t.Parallel()
 	park := func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour).Then("park") }
 	undo := func(fn fstep) Option { return Undo(fn) }
@@ -27,10 +27,10 @@ func TestUndoOfLittle(t *testing.T) {
 		want   string // "" is none
 		as     error
 	}{
-		{"nothing was begun that has an undo", New("f", Step("park", park),
-			Step("b", stay, undo(func(context.Context, *fib) Next { panic("b was never begun") }))), "", nil},
+		{"no step with an undo was started", New("f", Step("park", park),
+			Step("b", stay, undo(func(context.Context, *fib) Next { panic("b was never started") }))), "", nil},
 		{
-			"the children to be undone cannot be told", New("f", Fork("kids", kids, OnError("park")), Step("park", park)),
+			"the children to undo are unknown", New("f", Fork("kids", kids, OnError("park")), Step("park", park)),
 			"f/undo/kids: bad", errBad,
 		},
 		{"an undo panics", New("f", Step("a", stay, undo(func(context.Context, *fib) Next { panic(errBad) })),
@@ -38,7 +38,7 @@ func TestUndoOfLittle(t *testing.T) {
 		{"an undo has no outcome", New("f", Step("a", stay, undo(func(context.Context, *fib) Next { return Next{} })),
 			Step("park", park)), "f/undo/a: step returned the zero Next", errNoOutcome},
 		{
-			"an undo goes where no undo is", New("f",
+			"an undo goes to a step without an undo", New("f",
 				Step("a", stay, undo(func(_ context.Context, f *fib) Next { return f.Goto("park") })), Step("park", park)),
 			`f/undo/a: cannot go to "park": unknown step`, errUnknownStep,
 		},
@@ -59,7 +59,7 @@ func TestUndoOfLittle(t *testing.T) {
 		})
 	}
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
-		fl := New("f", note("a"), Step("b", stay, undo(func(context.Context, *fib) Next { panic("b was never begun") })))
+		fl := New("f", note("a"), Step("b", stay, undo(func(context.Context, *fib) Next { panic("b was never started") })))
 		h, err := fl.Undo(t.Context(), e, &packet{}, StartOptions{From: "a"})
 		if err != nil || h.Wait(t.Context()) != nil {
 			t.Error("from a step before the first undo:", err, h.Err())
@@ -106,12 +106,12 @@ func TestACopyOfAPositionSharesNothing(t *testing.T) {
 		t.Error("they share the checkpoint")
 	}
 	if (*Position)(nil).DeepCopy() != nil {
-		t.Error("a copy of none")
+		t.Error("a copy of nil")
 	}
 }
 
 // A failure is logged once as a warning, with all its details. The end of other fibers is logged at debug level.
-func TestTheEndIsLogged(t *testing.T) {
+func TestEndsAreLogged(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[slog.Level]int{slog.LevelWarn: 1, slog.LevelDebug: 3} {
 		var out bytes.Buffer
@@ -138,7 +138,7 @@ func TestTheEndIsLogged(t *testing.T) {
 }
 
 // A failed step is logged even if the fiber handles the failure, because no caller sees it.
-func TestWhatGoesOnIsLogged(t *testing.T) {
+func TestHandledFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	bubble(t, EngineOptions{Workers: 1, Logger: slog.New(slog.NewTextHandler(&out, nil))}, func(t *testing.T, e *Engine) {
@@ -202,7 +202,7 @@ func TestPanicAfterPreemption(t *testing.T) {
 func TestChainingNeedsTheCurrentFiber(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
-		h := start(t, e, New("f", note("a")), &packet{}, StartOptions{}) // of no key
+		h := start(t, e, New("f", note("a")), &packet{}, StartOptions{}) // without a key
 		if err := h.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -67,6 +67,6 @@ func TestDefinition(t *testing.T) {
 		t.Errorf("read from JSON: %+v %v", read, err)
 	}
 	if got := read.Definition(); got.Name != "" || got.Steps != nil {
-		t.Errorf("what no engine has made has the definition %+v", got)
+		t.Errorf("an Info that no engine has created has the definition %+v", got)
 	}
 }

@@ -25,7 +25,7 @@ type Domain struct {
 func Example() {
 	startAdmin := func(ctx context.Context, d *Domain) error {
 		fmt.Println("starting the admin server of", d.Name)
-		go d.Admin.Set() // the world outside
+		go d.Admin.Set() // outside of the process
 		return nil
 	}
 	var printing sync.Mutex
@@ -144,7 +144,7 @@ func ExampleFenced() {
 
 // After a restart a durable fiber continues at its saved step. Earlier steps do not run again.
 func ExamplePositions() {
-	var store flow.Memory // of the status of an object, elsewhere
+	var store flow.Memory // in the status of an object, for instance
 	var ready flow.Signal
 	provision := flow.New("provision",
 		flow.Step("reserve", func(ctx context.Context, f *flow.Fiber[int]) flow.Next {
@@ -153,7 +153,7 @@ func ExamplePositions() {
 		}, flow.Save()),
 		flow.Step("wait", func(ctx context.Context, f *flow.Fiber[int]) flow.Next {
 			fmt.Println("wait")
-			return f.Await(&ready, flow.Timeout(time.Hour)) // of which a restart leaves the rest
+			return f.Await(&ready, flow.Timeout(time.Hour)) // a restart shortens the wait by the time that has passed
 		}))
 	opt := flow.StartOptions{Key: "prod/orders", Positions: &store}
 

@@ -15,7 +15,7 @@ func (badError) Error() string { return "bad" }
 func (badError) Is(error) bool { panic("bad") }
 
 // A step is retried after an error of its own or of its Done, except for an error that matches ErrFinal.
-func TestWhatIsTriedAgain(t *testing.T) {
+func TestErrorsThatAreRetried(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
 	tries := Retry(Backoff{Base: time.Second, Max: time.Second, Attempts: 3})
@@ -26,8 +26,8 @@ func TestWhatIsTriedAgain(t *testing.T) {
 	}{
 		{"an error", no, 3},
 		{"a final one", ErrFinal, 1},
-		{"one that wraps it", fmt.Errorf("%w: %w", no, ErrFinal), 1},
-		{"one whose methods panic", badError{}, 3},
+		{"an error that wraps it", fmt.Errorf("%w: %w", no, ErrFinal), 1},
+		{"an error whose methods panic", badError{}, 3},
 	} {
 		for place, step := range map[string]func(asked *int) Node[packet]{
 			"of the step": func(asked *int) Node[packet] {
@@ -60,7 +60,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 }
 
 // An error of Done is retried, and the next call decides.
-func TestDoneIsAskedAgain(t *testing.T) {
+func TestDoneIsRetried(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		p := &packet{}

@@ -12,7 +12,7 @@ import (
 
 func stay(ctx context.Context, f *fib) Next { return f.Next() }
 
-func TestNewTellsWhatIsWrong(t *testing.T) {
+func TestNewReportsMistakes(t *testing.T) {
 	t.Parallel()
 	other := func(ctx context.Context, f *Fiber[int]) Next { return f.Next() }
 	valid := New[packet]("inner", Step("x", stay))
@@ -22,10 +22,10 @@ func TestNewTellsWhatIsWrong(t *testing.T) {
 		want   string // "" is valid
 	}{
 		{"an empty flow would do nothing and look done", New[packet]("f"), "no step in the line"},
-		{"only detours is empty too", New("f", Detour("d", stay)), "no step in the line"},
+		{"a flow of only detours is empty, too", New("f", Detour("d", stay)), "no step in the line"},
 		{"a flow needs a name for its paths", New("", Step("a", stay)), `flow name "" is empty`},
 		{"a slash would make paths ambiguous", New("f", Step("a/b", stay)), "contains one of"},
-		{"two steps of one name cannot be told apart", New("f", Step("a", stay), Step("a", stay)), `duplicate name "a"`},
+		{"two steps with the same name are ambiguous", New("f", Step("a", stay), Step("a", stay)), `duplicate name "a"`},
 		{"a step and a group share the names", New("f", Step("a", stay), Group("a", Step("b", stay))), `duplicate name "a"`},
 		{"the same name in two groups is fine", New("f", Group("a", Step("x", stay)), Group("b", Step("x", stay))), ""},
 		{"an inlined flow twice is a duplicate", New("f", Inline(valid), Inline(valid)), `duplicate name "inner"`},
@@ -119,7 +119,7 @@ func TestStepsRunInOrder(t *testing.T) {
 			"delay", New("f", Step("a", once(func(f *fib) Next { return f.Delay(time.Second) })), note("b")), "f/a b",
 			time.Second, "",
 		},
-		{"delay, then elsewhere", New("f", Step("a", once(func(f *fib) Next { return f.Delay(time.Second).Then("c") })),
+		{"delay, then another step", New("f", Step("a", once(func(f *fib) Next { return f.Delay(time.Second).Then("c") })),
 			note("b"), note("c")), "f/a c", time.Second, ""},
 		{"delay of nothing", New("f", Step("a", once(func(f *fib) Next { return f.Delay(0) })), note("b")), "f/a b", 0, ""},
 		{
@@ -146,7 +146,7 @@ func TestStepsRunInOrder(t *testing.T) {
 			"the zero outcome", New("f", Step("a", once(func(f *fib) Next { return Next{} }))), "f/a", 0,
 			"f/a: step returned the zero Next",
 		},
-		{"what is done is skipped", New("f", Step("a", once(nil), Done(yes)), note("b")), "b", 0, ""},
+		{"a done step is skipped", New("f", Step("a", once(nil), Done(yes)), note("b")), "b", 0, ""},
 		{
 			"a path has the group", New("f", Group("g",
 				Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(errors.New("no")) }))), "", 0, "f/g/a: no",
@@ -173,7 +173,7 @@ func TestStepsRunInOrder(t *testing.T) {
 	}
 }
 
-func TestAttemptAndErrAreSeen(t *testing.T) {
+func TestStepsSeeAttemptAndErr(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		var attempts []int

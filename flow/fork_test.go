@@ -39,7 +39,7 @@ func TestForkModes(t *testing.T) {
 			nil, 3 * s,
 			"f/kids: 2 of 3 children failed: f/kids[0]/work: x; f/kids[2]/work: y",
 		},
-		{"all: one error is told as it is", []fstep{fail(s, "x"), ok(2 * s)}, nil, 2 * s, "f/kids[0]/work: x"},
+		{"all: a single error is returned unchanged", []fstep{fail(s, "x"), ok(2 * s)}, nil, 2 * s, "f/kids[0]/work: x"},
 		{
 			"fail-fast cancels the rest",
 			[]fstep{ok(time.Hour), fail(s, "x"), ok(time.Hour)},
@@ -57,7 +57,7 @@ func TestForkModes(t *testing.T) {
 		{"first cancels the rest", []fstep{ok(time.Hour), ok(s), ok(time.Hour)}, []Option{First()}, s, ""},
 		{"first bears errors", []fstep{fail(s, "x"), ok(2 * s), fail(s, "y")}, []Option{First()}, 2 * s, ""},
 		{
-			"first fails when all have",
+			"first fails after all have failed",
 			[]fstep{fail(s, "x"), fail(2*s, "y")},
 			[]Option{First()},
 			2 * s,
@@ -72,7 +72,7 @@ func TestForkModes(t *testing.T) {
 			"f/kids: 2 of 3 children failed: f/kids[1]/work: x; f/kids[2]/work: y",
 		},
 		{
-			"a quorum of more than there are",
+			"a quorum above the number of children",
 			[]fstep{ok(s)},
 			[]Option{Quorum(2)},
 			0,
@@ -107,7 +107,7 @@ func TestForkModes(t *testing.T) {
 	}
 }
 
-func TestForkRefusesWhatCannotRun(t *testing.T) {
+func TestForkRefusesInvalidChildren(t *testing.T) {
 	t.Parallel()
 	child := New("child", note("x"))
 	var endless *Flow[packet]
@@ -119,10 +119,10 @@ func TestForkRefusesWhatCannotRun(t *testing.T) {
 		flow   *Flow[packet]
 		want   string
 	}{
-		{"two children of one name", New("f", Step("a", func(ctx context.Context, f *fib) Next {
+		{"two children with the same name", New("f", Step("a", func(ctx context.Context, f *fib) Next {
 			return f.Fork([]Child{child.Child("x", f.Packet), child.Child("x", f.Packet)})
 		})), `duplicate child "x"`},
-		{"a name by index that is taken", New("f", Step("a", func(ctx context.Context, f *fib) Next {
+		{"an index name that exists", New("f", Step("a", func(ctx context.Context, f *fib) Next {
 			return f.Fork([]Child{child.Child("1", f.Packet), child.Child("", f.Packet)})
 		})), `duplicate child "1"`},
 		{
@@ -133,7 +133,7 @@ func TestForkRefusesWhatCannotRun(t *testing.T) {
 			return f.Fork([]Child{New[packet]("empty").Child("", f.Packet)})
 		})), "no step in the line"},
 		{"a flow that forks itself without end", endless, "nested too deeply"},
-		{"children that cannot be told", New("f",
+		{"children that are unknown", New("f",
 			Fork("kids", func(context.Context, *fib) ([]Child, error) { return nil, errBad })), "f/kids: bad"},
 	}
 	for _, c := range cases {

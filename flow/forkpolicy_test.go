@@ -15,19 +15,19 @@ func TestForkPolicy(t *testing.T) {
 		total   int
 		mode    forkMode
 		ends    string // of the children in the order of their start: c completed, f failed, n not needed
-		started []int  // number of started children, first and after each end
-		enough  int    // after how many ends the fork needs no more, 0 for never
+		started []int  // number of started children, at the start and after each end
+		enough  int    // number of ends after which the fork needs no more; 0: never
 		errs    []int  // indexes of the failed children
 		ok      bool
 	}{
 		{"all complete", 3, forkMode{}, "ccc", []int{3, 3, 3, 3}, 0, nil, true},
-		{"the others go on after a failure", 3, forkMode{}, "fcc", []int{3, 3, 3, 3}, 0, []int{0}, false},
+		{"the others continue after a failure", 3, forkMode{}, "fcc", []int{3, 3, 3, 3}, 0, []int{0}, false},
 		{"errors are in order", 3, forkMode{limit: 2}, "fcf", []int{2, 3, 3, 3}, 0, []int{0, 2}, false},
 		{"one at a time", 3, forkMode{limit: 1}, "ccc", []int{1, 2, 3, 3}, 0, nil, true},
-		{"the first failure ends it", 3, forkMode{limit: 2, failFast: true}, "fn", []int{2, 2, 2}, 1, []int{0}, false},
-		{"a quorum ends it", 3, forkMode{quorum: 2}, "ccn", []int{3, 3, 3, 3}, 2, nil, true},
+		{"the first failure ends the fork", 3, forkMode{limit: 2, failFast: true}, "fn", []int{2, 2, 2}, 1, []int{0}, false},
+		{"a quorum ends the fork", 3, forkMode{quorum: 2}, "ccn", []int{3, 3, 3, 3}, 2, nil, true},
 		{"a quorum outlives a failure", 3, forkMode{quorum: 2}, "fcc", []int{3, 3, 3, 3}, 3, []int{0}, true},
-		{"an impossible quorum ends it", 3, forkMode{quorum: 2}, "ffn", []int{3, 3, 3, 3}, 2, []int{0, 1}, false},
+		{"an impossible quorum ends the fork", 3, forkMode{quorum: 2}, "ffn", []int{3, 3, 3, 3}, 2, []int{0, 1}, false},
 		{"all were cancelled", 2, forkMode{}, "nn", []int{2, 2, 2}, 0, nil, false},
 	} {
 		p := forkPolicy{mode: tc.mode, total: tc.total}

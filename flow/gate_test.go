@@ -184,7 +184,8 @@ func TestAFloodOfOneGroupDelaysAnotherByOneTurn(t *testing.T) {
 	})
 }
 
-// TestManySubgroupsDelayAnotherGroupByOneTurn: a group has as many turns as another one, however many subgroups it has.
+// TestManySubgroupsDelayAnotherGroupByOneTurn: a group gets as many turns as another one, however many subgroups it
+// has.
 func TestManySubgroupsDelayAnotherGroupByOneTurn(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {
@@ -289,7 +290,7 @@ func TestDrainWaitsAndRefuses(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := e.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a drain that takes too long: %v", err)
+			t.Errorf("a drain beyond its deadline: %v", err)
 		}
 		if _, err := sleeper(0).Start(t.Context(), e, &packet{}, StartOptions{}); !errors.Is(err, ErrClosed) {
 			t.Errorf("Start while draining: %v", err)

@@ -74,8 +74,8 @@ func TestTheGateAdmits(t *testing.T) {
 		{"not beside another one", last, StartOptions{Mode: SkipIfBusy}, ErrBusy},
 		{"a failure step of the newest one", last, StartOptions{Mode: SkipIfBusy, IfCurrent: Handle{last}}, nil},
 		{"a failure step of its child", last, StartOptions{IfCurrent: Handle{child}}, nil},
-		{"none of an older one", last, StartOptions{IfCurrent: Handle{other}}, ErrNotCurrent},
-		{"none of one that has left", nil, StartOptions{IfCurrent: Handle{other}}, ErrNotCurrent},
+		{"not of an older one", last, StartOptions{IfCurrent: Handle{other}}, ErrNotCurrent},
+		{"not of one that has left", nil, StartOptions{IfCurrent: Handle{other}}, ErrNotCurrent},
 	} {
 		if err := admit(tc.last, &tc.opt); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", tc.reason, err, tc.want)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fakeHost records what the interpreter asks for. It runs nothing by itself.
+// fakeHost records the calls of the interpreter. It runs nothing itself.
 type fakeHost struct {
 	calls []string
 	err   error // of the ended fiber
@@ -64,7 +64,7 @@ func TestInterpreterAlone(t *testing.T) {
 	type pick struct {
 		why   reason
 		poke  pokes
-		after time.Duration // since the fiber began
+		after time.Duration // since the fiber has started
 	}
 	first := pick{}
 	for _, tc := range []struct {
@@ -166,7 +166,7 @@ func TestInterpreterAlone(t *testing.T) {
 		f.progress.start(c.time.now())
 		for _, p := range tc.picks {
 			if p.poke&pokeToken != 0 {
-				f.ext() // made by Token.Resume, which has the value of the resume there
+				f.ext() // as created by Token.Resume, which stores the value of the resume there
 			}
 			i.slice(f, p.why, p.poke, f.progress.began+int64(p.after))
 		}

@@ -94,12 +94,12 @@ func TestJournalThatCannotSave(t *testing.T) {
 		}
 	}
 	if len(host.calls) > 0 {
-		t.Errorf("the host is asked to %q", host.calls)
+		t.Errorf("the host got %q", host.calls)
 	}
 	store.err = ErrOvertaken
 	j.parked(t.Context(), whyAwait, 0, 0, none)
 	if want := []string{"cancel: " + ErrOvertaken.Error()}; !slices.Equal(host.calls, want) {
-		t.Errorf("the host is asked to %q, want %q", host.calls, want)
+		t.Errorf("the host got %q, want %q", host.calls, want)
 	}
 	for i, want := range []bool{true, true, false, true} {
 		if _, again := j.failed(3); again != want {

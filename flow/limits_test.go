@@ -28,32 +28,32 @@ func TestTimesAtTheLimits(t *testing.T) {
 		err    error
 	}{
 		{
-			"a timeout of nothing is over", func() *Flow[packet] { return await("", &object{}, Timeout(0)) },
+			"a zero timeout has passed", func() *Flow[packet] { return await("", &object{}, Timeout(0)) },
 			StartOptions{},
 			0,
 			ErrTimeout,
 		},
 		{
-			"so is one of less", func() *Flow[packet] { return await("", &object{}, Timeout(-time.Hour)) },
+			"so has a negative one", func() *Flow[packet] { return await("", &object{}, Timeout(-time.Hour)) },
 			StartOptions{},
 			0,
 			ErrTimeout,
 		},
 		{
-			"and one of least", func() *Flow[packet] { return await("", &object{}, Timeout(math.MinInt64)) },
+			"and the smallest one", func() *Flow[packet] { return await("", &object{}, Timeout(math.MinInt64)) },
 			StartOptions{},
 			0,
 			ErrTimeout,
 		},
-		{"a timeout that never comes leaves the live checks", func() *Flow[packet] {
+		{"an infinite timeout keeps the live checks", func() *Flow[packet] {
 			return await("", late(&object{}), Timeout(never))
 		}, StartOptions{}, 2 * time.Minute, nil},
 		{
-			"and the time of the fiber", func() *Flow[packet] { return await("", &object{}, Timeout(never)) },
+			"and the timeout of the fiber", func() *Flow[packet] { return await("", &object{}, Timeout(never)) },
 			StartOptions{Timeout: time.Minute},
 			2 * time.Minute, ErrTimeout,
 		},
-		{"a shorter one beside it counts", func() *Flow[packet] {
+		{"a shorter one takes precedence", func() *Flow[packet] {
 			return await("", &object{}, Timeout(never), Timeout(time.Second))
 		}, StartOptions{}, time.Minute, ErrTimeout},
 		{
@@ -61,14 +61,14 @@ func TestTimesAtTheLimits(t *testing.T) {
 			StartOptions{},
 			time.Minute, ErrTimeout,
 		},
-		{"a deadline of the step that never comes leaves that of the fiber", func() *Flow[packet] {
+		{"an infinite deadline of the step keeps the timeout of the fiber", func() *Flow[packet] {
 			return delay(time.Hour, Deadline(never))
 		}, StartOptions{Timeout: time.Minute}, 2 * time.Minute, ErrTimeout},
-		{"a time of the fiber that never comes leaves that of the step", func() *Flow[packet] {
+		{"an infinite timeout of the fiber keeps the deadline of the step", func() *Flow[packet] {
 			return delay(time.Hour, Deadline(time.Minute))
 		}, StartOptions{Timeout: never}, 2 * time.Minute, ErrTimeout},
 		{
-			"neither comes", func() *Flow[packet] { return delay(time.Hour, Deadline(never)) },
+			"neither ends", func() *Flow[packet] { return delay(time.Hour, Deadline(never)) },
 			StartOptions{Timeout: never},
 			2 * time.Hour, nil,
 		},

@@ -9,7 +9,7 @@ func TestLiveSet(t *testing.T) {
 	t.Parallel()
 	l := newLiveSet()
 	if l.emptied() != nil {
-		t.Error("there is something to wait for")
+		t.Error("the live set is not empty")
 	}
 	fibers := make([]*fiber, 6)
 	for i := range fibers[:5] {

@@ -46,7 +46,7 @@ func bubble(t *testing.T, opt EngineOptions, test func(t *testing.T, e *Engine))
 	})
 }
 
-// start starts a fiber or ends the test.
+// start starts a fiber, or fails the test.
 func start(t *testing.T, e *Engine, fl *Flow[packet], p *packet, opt StartOptions) Handle {
 	t.Helper()
 	h, err := fl.Start(t.Context(), e, p, opt)

@@ -8,7 +8,7 @@ import (
 )
 
 // An interrupted fiber finishes its step. It continues at the next step on another engine.
-func TestInterruptedFiberGoesOnElsewhere(t *testing.T) {
+func TestInterruptedFiberContinuesOnAnotherEngine(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		kept, begun := &Memory{}, make(chan struct{})
@@ -17,7 +17,7 @@ func TestInterruptedFiberGoesOnElsewhere(t *testing.T) {
 				close(begun)
 				time.Sleep(time.Second)
 				if ctx.Err() != nil {
-					t.Error("the step was cut off")
+					t.Error("the step was interrupted")
 				}
 				f.Packet.note("slow")
 				return f.Next()
@@ -42,7 +42,7 @@ func TestInterruptedFiberGoesOnElsewhere(t *testing.T) {
 		defer other.Close(context.Background())
 		second := &packet{}
 		h = start(t, other, fl, second, opt)
-		time.Sleep(time.Minute) // in its rest
+		time.Sleep(time.Minute) // in the rest of its step
 		if !h.Interrupt(ErrMoved) || h.Wait(t.Context()) == nil || h.Status() != Moved {
 			t.Errorf("a parked one is %s", h.Status())
 		}

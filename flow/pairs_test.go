@@ -14,41 +14,41 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The tests of this file play each pair of a result of a step and its options without a crash, and with one and two
+// This file plays each pair of a result of a step and an option. It plays them without a crash, and with one and two
 // crashes at any time. After the restarts the outcome is the same, except that the interrupted step may run once more.
 
 // outcomes are the results of the first run of the step under test.
 var outcomes = map[string]func(f *fib) Next{
-	"next":                       func(f *fib) Next { return f.Next() },
-	"goto":                       func(f *fib) Next { return f.Goto("last") },
-	"goto a detour":              func(f *fib) Next { return f.Goto("aside") },
-	"end":                        func(f *fib) Next { return f.End() },
-	"fail":                       func(f *fib) Next { return f.Fail(errBad) },
-	"fail, else":                 func(f *fib) Next { return f.Fail(errBad).Else("other") },
-	"fail, else a detour":        func(f *fib) Next { return f.Fail(errBad).Else("aside") },
-	"panic":                      func(*fib) Next { panic("oops") },
-	"nothing":                    func(*fib) Next { return Next{} },
-	"nowhere":                    func(f *fib) Next { return f.Goto("nowhere") },
-	"yield":                      func(f *fib) Next { return f.Yield() },
-	"yield, then a detour":       func(f *fib) Next { return f.Yield().Then("aside") },
-	"delay":                      func(f *fib) Next { return f.Delay(20 * time.Second) },
-	"delay, then itself":         func(f *fib) Next { return f.Delay(20 * time.Second).Then("test") },
-	"delay, then back":           func(f *fib) Next { return f.Delay(20 * time.Second).Then("first") },
-	"delay, then the last":       func(f *fib) Next { return f.Delay(20 * time.Second).Then("last") },
-	"delay, then a detour":       func(f *fib) Next { return f.Delay(20 * time.Second).Then("aside") },
-	"delay, else":                func(f *fib) Next { return f.Delay(20 * time.Second).Else("other") },
-	"short delay":                func(f *fib) Next { return f.Delay(2 * time.Second) },
-	"short delay, then a detour": func(f *fib) Next { return f.Delay(2 * time.Second).Then("aside") },
-	"delay of nothing":           func(f *fib) Next { return f.Delay(0) },
-	"retry":                      func(f *fib) Next { return f.Retry(3 * time.Second) },
-	"long retry":                 func(f *fib) Next { return f.Retry(20 * time.Second) },
-	"long retry, else":           func(f *fib) Next { return f.Retry(20 * time.Second).Else("other") },
-	"await":                      func(f *fib) Next { return f.Await(since(f, 4)) },
-	"await, then a detour":       func(f *fib) Next { return f.Await(since(f, 4)).Then("aside") },
-	"await in vain":              func(f *fib) Next { return f.Await(&Signal{}, Timeout(7*time.Second)) },
-	"await in vain, else":        func(f *fib) Next { return f.Await(&Signal{}, Timeout(7*time.Second)).Else("other") },
-	"await for long":             func(f *fib) Next { return f.Await(since(f, 40)) },
-	"await for long, else":       func(f *fib) Next { return f.Await(since(f, 40)).Else("other") },
+	"next":                        func(f *fib) Next { return f.Next() },
+	"goto":                        func(f *fib) Next { return f.Goto("last") },
+	"goto a detour":               func(f *fib) Next { return f.Goto("aside") },
+	"end":                         func(f *fib) Next { return f.End() },
+	"fail":                        func(f *fib) Next { return f.Fail(errBad) },
+	"fail, else":                  func(f *fib) Next { return f.Fail(errBad).Else("other") },
+	"fail, else a detour":         func(f *fib) Next { return f.Fail(errBad).Else("aside") },
+	"panic":                       func(*fib) Next { panic("oops") },
+	"nothing":                     func(*fib) Next { return Next{} },
+	"nowhere":                     func(f *fib) Next { return f.Goto("nowhere") },
+	"yield":                       func(f *fib) Next { return f.Yield() },
+	"yield, then a detour":        func(f *fib) Next { return f.Yield().Then("aside") },
+	"delay":                       func(f *fib) Next { return f.Delay(20 * time.Second) },
+	"delay, then itself":          func(f *fib) Next { return f.Delay(20 * time.Second).Then("test") },
+	"delay, then back":            func(f *fib) Next { return f.Delay(20 * time.Second).Then("first") },
+	"delay, then the last":        func(f *fib) Next { return f.Delay(20 * time.Second).Then("last") },
+	"delay, then a detour":        func(f *fib) Next { return f.Delay(20 * time.Second).Then("aside") },
+	"delay, else":                 func(f *fib) Next { return f.Delay(20 * time.Second).Else("other") },
+	"short delay":                 func(f *fib) Next { return f.Delay(2 * time.Second) },
+	"short delay, then a detour":  func(f *fib) Next { return f.Delay(2 * time.Second).Then("aside") },
+	"delay of nothing":            func(f *fib) Next { return f.Delay(0) },
+	"retry":                       func(f *fib) Next { return f.Retry(3 * time.Second) },
+	"long retry":                  func(f *fib) Next { return f.Retry(20 * time.Second) },
+	"long retry, else":            func(f *fib) Next { return f.Retry(20 * time.Second).Else("other") },
+	"await":                       func(f *fib) Next { return f.Await(since(f, 4)) },
+	"await, then a detour":        func(f *fib) Next { return f.Await(since(f, 4)).Then("aside") },
+	"await in vain":               func(f *fib) Next { return f.Await(&Signal{}, Timeout(7*time.Second)) },
+	"await without success, else": func(f *fib) Next { return f.Await(&Signal{}, Timeout(7*time.Second)).Else("other") },
+	"await for long":              func(f *fib) Next { return f.Await(since(f, 40)) },
+	"await for long, else":        func(f *fib) Next { return f.Await(since(f, 40)).Else("other") },
 	"await with an error": func(f *fib) Next {
 		return f.Await(Func(func(context.Context) (bool, error) { return false, errBad }, time.Second))
 	},
@@ -121,7 +121,7 @@ func nap(parent *fib, seconds int) Child {
 	})).Child("", &packet{})
 }
 
-// resumedAt is resumed at a time of the run.
+// resumedAt returns a token that is resumed at a time of the run.
 func resumedAt(f *fib, seconds int, err error) Token {
 	t := f.Token()
 	time.AfterFunc(time.Until(f.Began().Add(time.Duration(seconds)*time.Second)), func() {
@@ -140,7 +140,7 @@ func pairFlow(line, outcome, option string) *Flow[packet] {
 	}
 	test := Step("test", func(_ context.Context, f *fib) Next {
 		f.Packet.seen(f)
-		if f.Attempt() > 0 || !f.Entered().Equal(f.Began()) || f.Packet.n > 0 { // it has returned that before
+		if f.Attempt() > 0 || !f.Entered().Equal(f.Began()) || f.Packet.n > 0 { // the first run has returned it
 			return f.Next()
 		}
 		f.Packet.n++
@@ -191,7 +191,7 @@ func (d *dying) Save(ctx context.Context, key string, p Position) error {
 	if d.dead {
 		return nil
 	}
-	text, err := json.Marshal(p) // as it is kept outside
+	text, err := json.Marshal(p) // as stored outside
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func TestPairsOfOutcomeAndOption(t *testing.T) {
 func comparePair(t *testing.T, fl *Flow[packet]) {
 	whole, _ := play(t, fl)
 	if len(whole.Events) > 20 || whole.Took > 5*time.Minute {
-		t.Fatalf("it does not come to an end: %v", whole)
+		t.Fatalf("it does not end: %v", whole)
 	}
 	times := crashTimes(whole)
 	for i, at := range times {

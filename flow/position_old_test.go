@@ -34,26 +34,26 @@ func TestPositionsOfOlderVersions(t *testing.T) {
 				`"begun":"1999-12-31T23:59:00Z","started":"1999-12-31T23:59:58Z","token":"t"}`, "b c", 0,
 		},
 		{
-			"a delay by a clock that begins with the zero time says nothing about the deadline",
+			"a delay on a clock that starts at the zero time does not affect the deadline",
 			`{"flow":"f","step":"b","reason":"delay","wake":"0001-01-01T00:00:20Z",` +
 				`"begun":"0001-01-01T00:00:01Z","started":"0001-01-01T00:00:20Z","token":"t"}`, "b c", 0,
 		},
 		{
-			"nor does a retry by such a clock",
+			"nor does a retry on such a clock",
 			`{"flow":"f","step":"b","reason":"retry","attempt":2,"wake":"0001-01-01T00:00:20Z",` +
 				`"begun":"0001-01-01T00:00:01Z","started":"0001-01-01T00:00:10Z","token":"t"}`, "b c", 0,
 		},
 		{
-			"nor an await, whose step and deadline are of such a clock",
+			"nor an await whose step and deadline are on such a clock",
 			`{"flow":"f","step":"b","reason":"await","deadline":"0001-01-01T00:00:20Z",` +
 				`"begun":"0001-01-01T00:00:01Z","started":"0001-01-01T00:00:10Z","token":"t"}`, "b c", 0,
 		},
 		{
-			"a delay that was over before the restart",
+			"a delay that ended before the restart",
 			`{"flow":"f","step":"c","reason":"delay","wake":"1999-12-31T23:59:50Z",` + rest, "c", 0,
 		},
 		{
-			"a delay towards a detour, whose way back is not known",
+			"a delay to a detour with an unknown return address",
 			`{"flow":"f","step":"aside","reason":"delay","wake":"2000-01-01T00:00:20Z",` + rest, "a b c", 0,
 		},
 		{"an await", `{"flow":"f","step":"c","reason":"await",` + rest, "c", 0},

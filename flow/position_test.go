@@ -67,7 +67,7 @@ func TestPositionsAreSavedOnParkBeforeSaveStepsAndAtTheEnd(t *testing.T) {
 			Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }), note("b"),
 		}, "b:delay", 1},
 		{
-			"a delay of nothing saves nothing of use",
+			"a zero delay saves no step of its own",
 			[]Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(0) }), note("b")},
 			"", 0,
 		},
@@ -93,7 +93,7 @@ func TestPositionsAreSavedOnParkBeforeSaveStepsAndAtTheEnd(t *testing.T) {
 			Step("a", conflict),
 			Detour("read-again", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }),
 		}, "a:delay", 1},
-		{"a failure stays, for undo", []Node[packet]{
+		{"a failure is kept, for undo", []Node[packet]{
 			note("a"), Step("b", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) }),
 		}, "b:failed", 0},
 	}
@@ -141,32 +141,32 @@ func TestResumeAfterARestart(t *testing.T) {
 		opt    func(*StartOptions)
 		want   outcome
 	}{
-		{"a delay goes on", line(Step("a", delay)), nil, 3 * time.Second, nil, outcome{"b", 2 * time.Second, ""}},
-		{"a delay that is over", line(Step("a", delay)), nil, time.Hour, nil, outcome{"b", 0, ""}},
+		{"a delay continues", line(Step("a", delay)), nil, 3 * time.Second, nil, outcome{"b", 2 * time.Second, ""}},
+		{"an expired delay", line(Step("a", delay)), nil, time.Hour, nil, outcome{"b", 0, ""}},
 		{
-			"an await is made again, its timeout goes on counting", line(Step("a", await)), nil, 3 * time.Second, nil,
+			"an await is repeated, and its timeout continues", line(Step("a", await)), nil, 3 * time.Second, nil,
 			outcome{"a", 2 * time.Second, "f/a: await: timed out"},
 		},
 		{
-			"an await whose timeout is over", line(Step("a", await)), nil, time.Hour, nil,
+			"an await with an expired timeout", line(Step("a", await)), nil, time.Hour, nil,
 			outcome{"a", 0, "f/a: await: timed out"},
 		},
 		{
-			"attempts go on counting, and so does the wait", line(Step("a", retry)), nil, 0, nil,
+			"attempts continue, and so does the wait", line(Step("a", retry)), nil, 0, nil,
 			outcome{"a1 a2 a3 b", 13 * time.Second, ""},
 		},
 		{
-			"the deadline of a step goes on counting", line(Step("a", slow, Deadline(10*time.Second))), nil, 3 * time.Second,
+			"the deadline of a step continues", line(Step("a", slow, Deadline(10*time.Second))), nil, 3 * time.Second,
 			nil,
 			outcome{"a", 2 * time.Second, "f/a: deadline of the step: timed out"},
 		},
 		{
-			"the timeout of a fiber goes on counting", line(Step("a", slow)), nil, 3 * time.Second,
+			"the timeout of a fiber continues", line(Step("a", slow)), nil, 3 * time.Second,
 			func(o *StartOptions) { o.Timeout = 10 * time.Second },
 			outcome{"a", 2 * time.Second, "f/a: deadline of the fiber: timed out"},
 		},
 		{
-			"what is done is skipped", line(Step("a", slow, Done(func(ctx context.Context, f *fib) (bool, error) {
+			"a done step is skipped", line(Step("a", slow, Done(func(ctx context.Context, f *fib) (bool, error) {
 				return f.Attempt() == 0 && f.Now().After(f.Began()), nil
 			}))),
 			nil, 0, nil,
@@ -289,7 +289,7 @@ func (l loader) Load(context.Context, string) (Position, bool, error) {
 func (loader) Save(context.Context, string, Position) error { return nil }
 func (loader) Clear(context.Context, string) error          { return nil }
 
-func TestWhatAStepKeepsAcrossARestart(t *testing.T) {
+func TestTheStateOfAStepAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var keys []string

@@ -84,7 +84,7 @@ func TestAnInterruptedFiberKeepsItsPosition(t *testing.T) {
 }
 
 // The same holds if the next fiber starts before the code of the interrupted one has returned.
-func TestAnInterruptedFiberIsGoneOnWithByItsSuccessor(t *testing.T) {
+func TestASuccessorResumesAnInterruptedFiber(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := flow.NewEngine(flow.EngineOptions{})
@@ -148,8 +148,8 @@ func TestStepsFindTheValuesOfTheStart(t *testing.T) {
 	}
 }
 
-// An interrupted Undo continues at its step. It undoes no step twice, and no step that was never begun.
-func TestAnUndoingGoesOnWhereItWas(t *testing.T) {
+// An interrupted Undo continues at its step. It undoes no step twice, and no step that was never started.
+func TestAnInterruptedUndoContinues(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	for reason, cut := range map[string]func(t *testing.T, h flow.Handle, fail chan error, opt *flow.StartOptions){
@@ -234,10 +234,10 @@ func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 		saved flow.Position
 		want  []string
 	}{
-		"it has ended: that is where it was": {flow.Position{Flow: "f", Step: "a", Ended: true}, []string{"a"}},
-		"it has not, and came no further":    {flow.Position{Flow: "f", Step: "a"}, []string{"a"}},
-		"it is of another version":           {flow.Position{Flow: "f", Step: "a", Version: 2}, []string{"b", "a"}},
-		"it has, and an earlier one came to b": {
+		"it has ended at that step":                   {flow.Position{Flow: "f", Step: "a", Ended: true}, []string{"a"}},
+		"it has not ended, and reached no later step": {flow.Position{Flow: "f", Step: "a"}, []string{"a"}},
+		"it is of another version":                    {flow.Position{Flow: "f", Step: "a", Version: 2}, []string{"b", "a"}},
+		"it has ended, and an earlier run reached b": {
 			flow.Position{Flow: "f", Step: "a", Reached: "b", Ended: true}, []string{"b", "a"},
 		},
 	} {
@@ -282,7 +282,7 @@ func (u *unsaved) Save(ctx context.Context, key string, p flow.Position) error {
 }
 
 // A step with an Undo, or with a child that has one, begins only after a save.
-func TestNothingIsBegunThatWouldNotBeUndone(t *testing.T) {
+func TestAStepWithAnUndoNeedsASave(t *testing.T) {
 	t.Parallel()
 	ran := 0
 	made := flow.New("kid", flow.Step("make", flow.Do(func(context.Context, *int) error { ran++; return nil }),

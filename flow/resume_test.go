@@ -11,28 +11,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// went is the outcome of a resumed fiber.
-type went struct {
+// outcome is the result of a resumed fiber.
+type outcome struct {
 	Log  string
 	Took time.Duration
 	Err  string
 }
 
-// goOn starts a fiber with a saved position, and waits for its end.
-func goOn(t *testing.T, fl *Flow[packet], opt StartOptions) went {
+// resume starts a fiber with a saved position, and waits for its end.
+func resume(t *testing.T, fl *Flow[packet], opt StartOptions) outcome {
 	t.Helper()
 	e, began, p := NewEngine(EngineOptions{}), time.Now(), &packet{}
 	defer e.Close(context.Background())
 	err := start(t, e, fl, p, opt).Wait(t.Context())
-	w := went{Log: strings.Join(p.log, " "), Took: time.Since(began)}
+	w := outcome{Log: strings.Join(p.log, " "), Took: time.Since(began)}
 	if err != nil {
 		w.Err = err.Error()
 	}
 	return w
 }
 
-// Downtime counts: a step counts its deadline from its first entry, and a wait from its beginning.
-func TestDeadlinesCountFromWhenAStepIsEntered(t *testing.T) {
+// Downtime counts: the deadline of a step counts from its first entry, and a wait from its start.
+func TestDeadlinesCountFromTheFirstEntry(t *testing.T) {
 	t.Parallel()
 	s := time.Second
 	next := func(_ context.Context, f *fib) Next {
@@ -57,43 +57,43 @@ func TestDeadlinesCountFromWhenAStepIsEntered(t *testing.T) {
 		reason string
 		down   time.Duration // from 5 s after the start on
 		nodes  []Node[packet]
-		want   went
+		want   outcome
 	}{
 		{
 			"of the step ahead", 0,
 			[]Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))},
-			went{"b", 9 * s, ""},
+			outcome{"b", 9 * s, ""},
 		},
 		{
 			"down for a while", 3 * s,
 			[]Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))},
-			went{"b", 6 * s, ""},
+			outcome{"b", 6 * s, ""},
 		},
 		{
 			"down beyond the delay", time.Hour,
 			[]Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))},
-			went{"b", 4 * s, ""},
+			outcome{"b", 4 * s, ""},
 		},
-		{"of itself", 0, []Node[packet]{Step("a", visits, Deadline(11*s))}, went{"a", 9 * s, ""}},
+		{"of itself", 0, []Node[packet]{Step("a", visits, Deadline(11*s))}, outcome{"a", 9 * s, ""}},
 		{
 			"of itself, down beyond the delay", time.Hour,
 			[]Node[packet]{Step("a", visits, Deadline(11*s))},
-			went{"a", 4 * s, ""},
+			outcome{"a", 4 * s, ""},
 		},
 		{"of the step that delays", 0, []Node[packet]{
 			Step("a", then(10*s, ""), Deadline(8*s), OnError("h")), Step("b", next), Detour("h", handler),
-		}, went{"late", 3 * s, ""}},
+		}, outcome{"late", 3 * s, ""}},
 		{
 			"of the step that delays, down beyond it", time.Hour,
 			[]Node[packet]{Step("a", then(10*s, ""), Deadline(8*s), OnError("h")), Step("b", next), Detour("h", handler)},
-			went{"late", 0, ""},
+			outcome{"late", 0, ""},
 		},
 		{
-			"of the step that delays no longer than it may, down beyond it", time.Hour,
+			"of a step that delays until its deadline, down beyond it", time.Hour,
 			[]Node[packet]{Step("a", then(10*s, ""), Deadline(12*s), OnError("h")), Step("b", next), Detour("h", handler)},
-			went{"b", 4 * s, ""},
+			outcome{"b", 4 * s, ""},
 		},
-		{"of the last step", 0, []Node[packet]{Step("a", then(10*s, ""))}, went{"", 5 * s, ""}},
+		{"of the last step", 0, []Node[packet]{Step("a", then(10*s, ""))}, outcome{"", 5 * s, ""}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			opt := StartOptions{Key: "k", Positions: &Memory{}}
@@ -104,7 +104,7 @@ func TestDeadlinesCountFromWhenAStepIsEntered(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(c.down)
-			if diff := cmp.Diff(c.want, goOn(t, fl, opt)); diff != "" {
+			if diff := cmp.Diff(c.want, resume(t, fl, opt)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
 			}
 		})
@@ -116,8 +116,8 @@ func then(d time.Duration, step string) fstep {
 	return func(_ context.Context, f *fib) Next { return f.Delay(d).Then(step) }
 }
 
-// The deadline of an await that a restart has cut short is that of this await, not of a later one of its step.
-func TestADeadlineOfBeforeTheRestartIsForOneAwait(t *testing.T) {
+// A restart may cut an await short. Its deadline then applies to this await, not to a later one of the step.
+func TestARestartedDeadlineIsForOneAwait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		opt := StartOptions{Key: "k", Positions: &Memory{}}
@@ -140,14 +140,14 @@ func TestADeadlineOfBeforeTheRestartIsForOneAwait(t *testing.T) {
 			t.Fatal(err)
 		}
 		skip = true
-		if diff := cmp.Diff(went{"await", time.Hour + 50*time.Second, ""}, goOn(t, fl, opt)); diff != "" {
+		if diff := cmp.Diff(outcome{"await", time.Hour + 50*time.Second, ""}, resume(t, fl, opt)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
 
 // A delay leads to its original step, even if the flow has a new step in between.
-func TestADelayLeadsWhereItWasTo(t *testing.T) {
+func TestADelayKeepsItsTarget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		opt := StartOptions{Key: "k", Positions: &Memory{}}
@@ -157,32 +157,32 @@ func TestADelayLeadsWhereItWasTo(t *testing.T) {
 		if err := e.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := goOn(t, New("f", Step("a", stay), note("b"), note("c")), opt); got != (went{"c", time.Minute, ""}) {
-			t.Errorf("it went %+v", got)
+		if got := resume(t, New("f", Step("a", stay), note("b"), note("c")), opt); got != (outcome{"c", time.Minute, ""}) {
+			t.Errorf("the outcome is %+v", got)
 		}
 	})
 }
 
 // The deadline of a step may pass just before the step runs again, or before a detour returns to it.
-func TestTheTimeOfAStepIsOver(t *testing.T) {
+func TestTheDeadlineOfAStepHasPassed(t *testing.T) {
 	t.Parallel()
 	late := Step("late", func(_ context.Context, f *fib) Next { f.Packet.note("late"); return f.Next() })
 	for _, c := range []struct {
 		reason string
 		nodes  []Node[packet]
-		want   went
+		want   outcome
 	}{
-		{"when it would be tried again", []Node[packet]{
+		{"when it would be retried", []Node[packet]{
 			Step("a", func(_ context.Context, f *fib) Next { return f.Retry(time.Minute).Else("late") }, Deadline(time.Minute)),
 			late,
-		}, went{"late", time.Minute, ""}},
+		}, outcome{"late", time.Minute, ""}},
 		{"a detour leads back to it, which handles its errors", []Node[packet]{
 			Step("a", func(_ context.Context, f *fib) Next { return f.Await() }, Deadline(time.Minute), OnError("d")),
 			Detour("d", func(_ context.Context, f *fib) Next { f.Packet.note("d"); return f.Next() }),
-		}, went{"d", time.Minute, "f/a: deadline of the step: timed out"}},
+		}, outcome{"d", time.Minute, "f/a: deadline of the step: timed out"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, goOn(t, New("f", c.nodes...), StartOptions{})); diff != "" {
+			if diff := cmp.Diff(c.want, resume(t, New("f", c.nodes...), StartOptions{})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
 			}
 		})
@@ -214,7 +214,7 @@ func TestASkippedHandlerKeepsItsError(t *testing.T) {
 }
 
 // A condition without events and without an interval is invalid.
-func TestAFuncThatIsNeverLookedAtAgain(t *testing.T) {
+func TestAFuncWithoutAnInterval(t *testing.T) {
 	t.Parallel()
 	never := func(context.Context) (bool, error) { return false, nil }
 	for _, c := range []struct {

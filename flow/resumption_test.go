@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPlanResumption: a position alone says how a fiber continues. Times are in minutes after the position was saved.
+// TestPlanResumption: the position alone decides how a fiber continues. Times are in minutes after the position was
+// saved.
 func TestPlanResumption(t *testing.T) {
 	t.Parallel()
 	d := New("f", note("a"), Step("b", stay, Deadline(time.Minute)), Detour("d", stay), note("c")).def
@@ -27,7 +28,7 @@ func TestPlanResumption(t *testing.T) {
 		fails  bool
 	}{
 		{
-			reason: "a wait that was cut short runs its step again, with the same deadline",
+			reason: "an interrupted wait runs its step again, with the same deadline",
 			pos:    Position{Step: "b", Reason: "await", Attempt: 2, Begun: at(0), Started: at(1), Deadline: at(30), Else: "c"},
 			want: resumption{
 				first: repeat(1, 2, in(1)), began: in(0), cut: cutWait{pc: 1, orElse: 3, deadline: in(30)}, orElse: none,
@@ -76,7 +77,7 @@ func TestPlanResumption(t *testing.T) {
 			want:   resumption{first: repeat(3, 0, in(1)), began: in(0), cut: noWait, orElse: none},
 		},
 		{
-			reason: "times of the future and attempts below 0 are not believed",
+			reason: "times in the future and negative attempts are ignored",
 			pos:    Position{Step: "c", Reason: "moved", Attempt: -7, Begun: at(50), Started: at(50)},
 			want:   resumption{first: repeat(3, 0, now), began: now, cut: noWait, orElse: none},
 		},

@@ -52,7 +52,7 @@ func TestPanicFailsTheFiberWithItsStack(t *testing.T) {
 				t.Errorf("%s: %v, %d callbacks", c.reason, h.Status(), ends)
 			}
 			if err := start(t, e, New("g", note("x")), &packet{}, StartOptions{}).Wait(t.Context()); err != nil {
-				t.Errorf("%s: the worker is gone: %v", c.reason, err)
+				t.Errorf("%s: the worker is not free: %v", c.reason, err)
 			}
 		})
 	}
@@ -65,7 +65,7 @@ type badWait struct{}
 func (badWait) Watch(Waker) func()                        { panic(errBad) }
 func (badWait) Check(context.Context, bool) (bool, error) { return false, nil }
 
-func TestPanicInTheCallbackHarmsNobody(t *testing.T) {
+func TestAPanicInACallbackIsContained(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {
 		h := start(t, e, New("f", note("a")), &packet{}, StartOptions{Key: "k", OnEnd: func(Result) { panic("no") }})
@@ -91,7 +91,7 @@ func TestAStepThatEndsItsGoroutineFails(t *testing.T) {
 		}
 		if err := start(t, e, New("g", note("x")), &packet{},
 			StartOptions{Key: "k", Mode: SkipIfBusy}).Wait(t.Context()); err != nil {
-			t.Error("the worker is gone:", err)
+			t.Error("the worker is not free:", err)
 		}
 	})
 }
@@ -172,7 +172,7 @@ func TestPreemptionRunsTheLastOfThreeAndNeverBesideTheFirst(t *testing.T) {
 			if !errors.Is(context.Cause(ctx), ErrPreempted) {
 				t.Errorf("cause of A: %v", context.Cause(ctx))
 			}
-			<-leave // goes on although it was told to stop
+			<-leave // continues after its context has ended
 		}), &packet{}, opt("A"))
 		<-entered
 		b := start(t, e, fl("B", func(context.Context) {}), &packet{}, opt("B"))
@@ -237,10 +237,10 @@ func TestALateWriteOfAPreemptedFiberIsFenced(t *testing.T) {
 			t.Errorf("before %v, late %v, detached %v", before, late, detached)
 		}
 		if err := Fenced(kept); !errors.Is(err, ErrEnded) {
-			t.Errorf("a fiber that is over may write: %v", err)
+			t.Errorf("an ended fiber may write: %v", err)
 		}
 		if err := Fenced(t.Context()); err != nil {
-			t.Errorf("a context of no fiber is fenced: %v", err)
+			t.Errorf("a context without a fiber is fenced: %v", err)
 		}
 	})
 }
@@ -297,7 +297,7 @@ func TestAThousandFibersOfOneKey(t *testing.T) {
 	}
 }
 
-func TestCancelWhereverItIs(t *testing.T) {
+func TestCancelInEveryState(t *testing.T) {
 	t.Parallel()
 	why := errors.New("enough")
 	cases := []struct {

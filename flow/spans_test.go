@@ -19,10 +19,10 @@ func TestFiberSpansAlone(t *testing.T) {
 	f.e, f.flow = c, (&registry{}).bind(New("f", note("a")).def)
 	s.resume(f, c.time.now())
 	if !s.off() || f.tracing() != nil || len(clock.alarms) > 0 {
-		t.Error("without a tracer there is something to do")
+		t.Error("without a tracer there is work to do")
 	}
 	s.use(made.Tracer("test"))
-	s.use(spans.New().Tracer("second")) // there is one already
+	s.use(spans.New().Tracer("second")) // a tracer was set before
 	s.resume(f, c.time.now())
 	if s.off() || f.tracing().span == nil || len(clock.alarms) != 1 {
 		t.Fatalf("no span is open, or not with one alarm: %d", len(clock.alarms))

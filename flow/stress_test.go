@@ -55,7 +55,7 @@ var leaf = flow.New("leaf", flow.Step("a", func(ctx context.Context, f *flow.Fib
 	return f.Delay(time.Duration(rand.N(100_000)))
 }), flow.Step("b", func(ctx context.Context, f *flow.Fiber[storm]) flow.Next { return f.Yield() }))
 
-// TestManyAtOnce runs the actions of the schedules concurrently, on real threads and the real clock, for the race
+// TestManyAtOnce runs the actions of the schedules concurrently, with real threads and the real clock, for the race
 // detector.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()

@@ -154,7 +154,7 @@ func TestATokenOfAStepThatDidNotSuspendIsStale(t *testing.T) {
 		reason string
 		leave  func(f *fib) Next
 	}{
-		{"it went on", func(f *fib) Next { return f.Next() }},
+		{"it continued", func(f *fib) Next { return f.Next() }},
 		{"it failed", func(f *fib) Next { return f.Fail(errBad) }},
 		{"it panicked", func(f *fib) Next { panic(errBad) }},
 		{"it parked otherwise", func(f *fib) Next { return f.Delay(1) }},
@@ -178,7 +178,7 @@ func TestATokenOfAStepThatDidNotSuspendIsStale(t *testing.T) {
 	}
 }
 
-// The race detector checks that Value and the resumption of the token of a running step take one lock.
+// The race detector checks that Value and the resumption of a running step's token take the same lock.
 func TestValueIsReadWhileTheTokenIsResumed(t *testing.T) {
 	t.Parallel()
 	e := NewEngine(EngineOptions{})

@@ -61,7 +61,7 @@ func TestTimersAreDueInOrder(t *testing.T) {
 			delete(want, f.id)
 		}
 		clock.now = clock.now.Add(time.Minute)
-		tm.wg.Add(1) // in place of the alarm
+		tm.wg.Add(1) // as the alarm would
 		tm.fire(tm.alarm)
 		if len(want) > 0 || !slices.IsSorted(order) || len(tm.heap) > 0 {
 			t.Fatalf("not due: %v, order %v", want, order)

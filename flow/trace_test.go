@@ -26,9 +26,9 @@ func TestALongWaitEndsTheTrace(t *testing.T) {
 		wait   time.Duration
 		long   bool
 	}{
-		{"a minute is no long wait", tracing.Life, false},
-		{"more than a minute is", tracing.Life + time.Second, true},
-		{"and so is an hour", time.Hour, true},
+		{"a minute is not a long wait", tracing.Life, false},
+		{"more than a minute is one", tracing.Life + time.Second, true},
+		{"so is an hour", time.Hour, true},
 	} {
 		made := spans.New()
 		bubble(t, EngineOptions{Tracer: made.Tracer("test")}, func(t *testing.T, e *Engine) {
@@ -107,8 +107,8 @@ func TestTraceOverARestart(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfATraceThatIsNotSampled: a link to such a trace would lead nowhere.
-func TestNothingIsKeptOfATraceThatIsNotSampled(t *testing.T) {
+// TestUnsampledTraceIsNotKept: a link to such a trace would lead nowhere.
+func TestUnsampledTraceIsNotKept(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		reason string
@@ -134,16 +134,16 @@ func TestNothingIsKeptOfATraceThatIsNotSampled(t *testing.T) {
 	}
 }
 
-// TestALateBeginLinks: the span of a fiber that has waited at the gate for long links to the span of its starter. So
+// TestALateStartLinks: the span of a fiber that has waited at the gate for long links to the span of its starter. So
 // does the span of a child whose parent span has ended long ago.
-func TestALateBeginLinks(t *testing.T) {
+func TestALateStartLinks(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
 	tracer := made.Tracer("test")
 	bubble(t, EngineOptions{Tracer: tracer}, func(t *testing.T, e *Engine) {
 		slow := New("slow", Step("a", func(_ context.Context, f *fib) Next { return f.Delay(10 * time.Minute) }))
 		start(t, e, slow, &packet{}, StartOptions{Key: "k"})
-		time.Sleep(time.Second) // so that it has begun, on the clock of the bubble
+		time.Sleep(time.Second) // so that it has started, on the clock of the bubble
 		ctx, request := tracer.Start(t.Context(), "request")
 		h, err := New("next", note("b")).Start(ctx, e, &packet{}, StartOptions{Key: "k", Mode: Coalesce})
 		if err != nil {
@@ -162,7 +162,7 @@ func TestALateBeginLinks(t *testing.T) {
 	if len(parents) != 2 || !spans.Links(parents[1], parents[0]) {
 		t.Fatalf("%d spans of the parent", len(parents))
 	}
-	var begun []spans.Span // of each child the first
+	var begun []spans.Span // the first span of each child
 	for _, kid := range kids {
 		if spans.IsChild(kid, parents[0]) || spans.Links(kid, parents[0]) {
 			begun = append(begun, kid)
@@ -195,7 +195,7 @@ func TestRetrace(t *testing.T) {
 	if !spans.IsChild(fibers[1], made.Named("next request")[0]) || !spans.IsChild(steps[0], fibers[0]) ||
 		!spans.IsChild(steps[1], fibers[1]) || !spans.IsChild(b[0], fibers[1]) ||
 		!spans.IsChild(made.Named("work")[0], steps[1]) {
-		t.Error("what comes after is not below the next request")
+		t.Error("the next steps are not below the next request")
 	}
 	if spans.Value(fibers[0], "request") != "" || spans.Value(fibers[1], "request") != "2" ||
 		spans.Value(fibers[0], "flow.status") != "parked" || spans.Value(fibers[1], "flow.status") != "completed" {
@@ -203,7 +203,7 @@ func TestRetrace(t *testing.T) {
 	}
 	ctx := t.Context()
 	if Retrace(ctx, ctx, TraceOptions{}) != ctx {
-		t.Error("outside of a step there is nothing to do")
+		t.Error("outside of a step the span has no effect")
 	}
 }
 
@@ -247,7 +247,7 @@ func TestTheStatusOfAFiberSpan(t *testing.T) {
 			step: func(_ context.Context, f *fib) Next { return f.Delay(time.Hour) },
 		},
 		"SaidByTheStep": {
-			reason: "the flow is well, and its object is not", want: codes.Error, said: "lost",
+			reason: "the flow succeeds, and its object has failed", want: codes.Error, said: "lost",
 			step: func(ctx context.Context, f *fib) Next {
 				span := FiberSpan(ctx)
 				span.SetAttributes(attribute.String("outcome", "lost"))
@@ -273,7 +273,7 @@ func TestTheStatusOfAFiberSpan(t *testing.T) {
 				t.Errorf("%s: status %v, attributes %v", tt.reason, s.Status(), s.Attributes())
 			}
 			if step := made.Named("a")[0]; spans.Value(step, "outcome") != "" {
-				t.Errorf("%s: the span of the step has what is said of the fiber", tt.reason)
+				t.Errorf("%s: the span of the step has attributes of the fiber", tt.reason)
 			}
 		})
 	}
@@ -298,8 +298,8 @@ func TestALongErrorIsCut(t *testing.T) {
 	}
 }
 
-// TestNoTracerNoCost: without a tracer a fiber keeps no tracing state and needs no more allocations, even if it is
-// started within a span.
+// TestNoTracerNoCost: without a tracer a fiber keeps no tracing state and needs no more allocations, even within a
+// span.
 func TestNoTracerNoCost(t *testing.T) {
 	e := NewEngine(EngineOptions{Workers: 1})
 	defer e.Close(context.Background())
@@ -315,7 +315,7 @@ func TestNoTracerNoCost(t *testing.T) {
 			}
 			h.Wait(context.Background())
 			if h.f.tracing() != nil {
-				t.Fatal("something is kept of spans")
+				t.Fatal("tracing state is kept")
 			}
 		})
 	}

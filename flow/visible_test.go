@@ -298,7 +298,7 @@ fairlead_flow_preempted_total 1
 	})
 }
 
-func TestFlowsBuiltAgainAndAgainDoNotPileUp(t *testing.T) {
+func TestRebuiltFlowsDoNotAccumulate(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		for range 3 * keepBound {

@@ -76,7 +76,7 @@ func TestAwait(t *testing.T) {
 		log    string
 	}{
 		{
-			"a condition that holds already parks nothing", nil, func(o *object) { o.cached.Store(true) }, "", nil, 0,
+			"a condition that holds does not park", nil, func(o *object) { o.cached.Store(true) }, "", nil, 0,
 			"then late",
 		},
 		{"an event ends it", nil, func(o *object) {
@@ -94,7 +94,7 @@ func TestAwait(t *testing.T) {
 			ErrTimeout, 25 * time.Second, "",
 		},
 		{
-			"a timeout looks live a last time", func(o *object) []Wait { return []Wait{o, Timeout(4 * time.Second)} },
+			"a timeout makes a last live check", func(o *object) []Wait { return []Wait{o, Timeout(4 * time.Second)} },
 			func(o *object) {
 				time.AfterFunc(time.Second, func() { o.live.Store(true) })
 			}, "", nil, 4 * time.Second, "then late",
@@ -103,7 +103,8 @@ func TestAwait(t *testing.T) {
 			o.cached.Store(true)
 		}, "", nil, 0, "then late"},
 		{
-			"a timeout goes elsewhere", func(o *object) []Wait { return []Wait{o, Timeout(25 * time.Second)} }, nil, "late", nil,
+			"a timeout leads to another step",
+			func(o *object) []Wait { return []Wait{o, Timeout(25 * time.Second)} }, nil, "late", nil,
 			25 * time.Second, "late",
 		},
 		{
@@ -111,12 +112,13 @@ func TestAwait(t *testing.T) {
 			nil, "", ErrTimeout, time.Second, "",
 		},
 		{"a check that fails", nil, func(o *object) { o.err = broken }, "", broken, 0, ""},
-		{"a check that fails goes elsewhere", nil, func(o *object) { o.err = broken }, "late", nil, 0, "late"},
+		{"a failing check leads to another step", nil, func(o *object) { o.err = broken }, "late", nil, 0, "late"},
 		{
-			"any of them: a time", func(o *object) []Wait { return []Wait{o, Until(time.Now().Add(4 * time.Second))} }, nil, "",
+			"any of the waits: a time",
+			func(o *object) []Wait { return []Wait{o, Until(time.Now().Add(4 * time.Second))} }, nil, "",
 			nil, 4 * time.Second, "then late",
 		},
-		{"any of them: a time between live checks", func(o *object) []Wait {
+		{"any of the waits: a time between live checks", func(o *object) []Wait {
 			return []Wait{o, Until(time.Now().Add(14 * time.Second))}
 		}, nil, "", nil, 14 * time.Second, "then late"},
 		{
@@ -151,10 +153,10 @@ func TestAwait(t *testing.T) {
 				t.Errorf("%s: %d watches, %d stopped", c.reason, o.watched.Load(), o.stopped.Load())
 			}
 			checks := o.checks.Load()
-			o.wake() // of the past
+			o.wake() // an outdated event
 			synctest.Wait()
 			if o.checks.Load() != checks {
-				t.Errorf("%s: a late wake was heeded", c.reason)
+				t.Errorf("%s: a late wake has an effect", c.reason)
 			}
 		})
 	}
@@ -181,7 +183,7 @@ func TestAWakeWhileTheConditionIsCheckedIsNotLost(t *testing.T) {
 	})
 }
 
-// eager wakes while it is being registered.
+// eager wakes its waker during the registration.
 type eager struct{ *object }
 
 func (e eager) Watch(w Waker) func() {
@@ -208,7 +210,7 @@ func TestTheFirstLiveChecksOfManyAreSpread(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(times) < 50 {
-			t.Errorf("100 fibers look at %d times", len(times))
+			t.Errorf("100 fibers check at %d times", len(times))
 		}
 		n := 0
 		for at, checks := range times {
@@ -223,7 +225,7 @@ func TestTheFirstLiveChecksOfManyAreSpread(t *testing.T) {
 	})
 }
 
-// lateState reads its state before the event comes.
+// lateState reads its state before the event arrives.
 type lateState struct{ *object }
 
 func (l lateState) Check(ctx context.Context, live bool) (bool, error) {
@@ -249,11 +251,11 @@ func TestSignal(t *testing.T) {
 			StartOptions{})
 		synctest.Wait()
 		s.Set()
-		s.Clear() // while no worker is free to see it
+		s.Clear() // while no worker is free to read it
 		close(busy)
 		synctest.Wait()
 		if h.Status() != Parked {
-			t.Fatalf("a pulse that was over when it was looked at resumed the fiber: %v", h.Status())
+			t.Fatalf("a pulse that had ended before the check resumed the fiber: %v", h.Status())
 		}
 		s.Set()
 		if err := h.Wait(t.Context()); err != nil {
@@ -265,7 +267,7 @@ func TestSignal(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.wakers)+len(other.wakers) != 0 {
-			t.Error("a waker is left behind")
+			t.Error("a waker remains")
 		}
 	})
 }
@@ -286,7 +288,7 @@ func TestADeadlineIsOnlyThatOfItsStep(t *testing.T) {
 			nodes  []Node[packet]
 			err    string
 		}{
-			{"the following step has none", []Node[packet]{Step("a", stay, Deadline(time.Second)), Step("b", cut)}, ""},
+			{"the following step has no deadline", []Node[packet]{Step("a", stay, Deadline(time.Second)), Step("b", cut)}, ""},
 			{
 				"the following step has a longer one",
 				[]Node[packet]{Step("a", stay, Deadline(time.Second)), Step("b", cut, Deadline(time.Minute))},
@@ -329,7 +331,7 @@ func TestDeadlines(t *testing.T) {
 			<-ctx.Done()
 			return f.Fail(ctx.Err())
 		}, Deadline(time.Second)), 0, time.Second, ErrTimeout, ""},
-		{"while running, unmoved: what is done is done", Step("a", func(ctx context.Context, f *fib) Next {
+		{"while running, uninterrupted: its effects stay", Step("a", func(ctx context.Context, f *fib) Next {
 			<-ctx.Done()
 			return f.Next()
 		}, Deadline(time.Second)), 0, time.Second, nil, "after"},

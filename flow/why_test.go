@@ -78,7 +78,7 @@ func TestWhy(t *testing.T) {
 	fails := func(err error) fstep { return func(_ context.Context, f *fib) Next { return f.Fail(err) } }
 	retry := Retry(Backoff{Base: time.Minute, Max: time.Minute})
 	stops := New("child", Step("stop", func(_ context.Context, f *fib) Next { return f.Await(&Signal{}) }))
-	type told struct {
+	type expected struct {
 		Type     why.Type
 		Message  string        // a part of it
 		Until    time.Duration // from the start; 0: never
@@ -88,51 +88,54 @@ func TestWhy(t *testing.T) {
 		reason string
 		step   fstep
 		opts   []Option
-		want   []told
+		want   []expected
 	}{
 		"Signal": {
-			reason: "it says what kind of wait it is", step: await(&Signal{}),
-			want: []told{{why.Parked, "step f/s waits for a signal", 0, map[string]string{
+			reason: "a wait is described by its kind", step: await(&Signal{}),
+			want: []expected{{why.Parked, "step f/s waits for a signal", 0, map[string]string{
 				"step": "f/s", "flow": "f",
 				"waits": "a signal",
 			}}},
 		},
 		"Own": {
-			reason: "a wait tells what it has seen", step: await(&seen{value: "0"}),
-			want: []told{{why.RateLimited, "the pool is empty", 0, map[string]string{"free": "0", "step": "f/s"}}},
+			reason: "a wait reports the value that it has seen", step: await(&seen{value: "0"}),
+			want: []expected{{why.RateLimited, "the pool is empty", 0, map[string]string{"free": "0", "step": "f/s"}}},
 		},
 		"Bad": {
-			reason: "one that panics is described by its type", step: await(&bad{}),
-			want: []told{{why.Parked, "*flow.bad", 0, nil}},
+			reason: "a wait that panics is described by its type", step: await(&bad{}),
+			want: []expected{{why.Parked, "*flow.bad", 0, nil}},
 		},
 		"Timeout": {
-			reason: "until when is told", step: await(&Signal{}, Timeout(time.Hour)),
-			want: []told{{why.Parked, "a signal", time.Hour, map[string]string{"deadline": "2000-01-01T01:00:00Z"}}},
+			reason: "the end of the wait is reported", step: await(&Signal{}, Timeout(time.Hour)),
+			want: []expected{{why.Parked, "a signal", time.Hour, map[string]string{"deadline": "2000-01-01T01:00:00Z"}}},
 		},
 		"Because": {
-			reason: "what the step says comes in place of what can be seen",
+			reason: "a cause of the step replaces the derived one",
 			step: func(_ context.Context, f *fib) Next {
 				f.Because(why.Cause{Type: "NoMoney", Message: "nobody has paid"})
 				return f.Await(&Signal{})
 			},
-			want: []told{{"NoMoney", "nobody has paid", 0, map[string]string{"step": "f/s"}}},
+			want: []expected{{"NoMoney", "nobody has paid", 0, map[string]string{"step": "f/s"}}},
 		},
 		"Delay": {
 			reason: "time passes", step: func(_ context.Context, f *fib) Next { return f.Delay(time.Minute) },
-			want: []told{{why.Parked, "sleeps until", time.Minute, nil}},
+			want: []expected{{why.Parked, "sleeps until", time.Minute, nil}},
 		},
 		"Retry": {
-			reason: "an error is why it is tried again", step: fails(errTest), opts: []Option{retry},
-			want: []told{{why.BackOff, "of the test", time.Minute, map[string]string{"error": "of the test", "attempts": "1"}}},
+			reason: "an error is the cause of a retry", step: fails(errTest), opts: []Option{retry},
+			want: []expected{{
+				why.BackOff, "of the test", time.Minute, map[string]string{"error": "of the test", "attempts": "1"},
+			}},
 		},
 		"Carried": {
-			reason: "an error tells its causes", opts: []Option{retry},
+			reason: "an error has its own causes", opts: []Option{retry},
 			step: fails(fmt.Errorf("cannot push: %w", why.Because(errTest, why.Cause{Type: why.RateLimited, Message: "quota"}))),
-			want: []told{{why.RateLimited, "quota", time.Minute, map[string]string{"error": "cannot push: of the test"}}},
+			want: []expected{{why.RateLimited, "quota", time.Minute, map[string]string{"error": "cannot push: of the test"}}},
 		},
 		"Late": {
-			reason: "time that is over is told apart", step: fails(fmt.Errorf("slow: %w", ErrTimeout)), opts: []Option{retry},
-			want: []told{{why.DeadlinePassed, "slow", time.Minute, nil}},
+			reason: "a passed deadline is reported as such",
+			step:   fails(fmt.Errorf("slow: %w", ErrTimeout)), opts: []Option{retry},
+			want: []expected{{why.DeadlinePassed, "slow", time.Minute, nil}},
 		},
 		"Asked": {
 			reason: "a step that asks to run again has no error", step: func(_ context.Context,
@@ -140,20 +143,20 @@ func TestWhy(t *testing.T) {
 			) Next {
 				return f.Retry(time.Second)
 			},
-			want: []told{{why.BackOff, "asked to run again", time.Second, map[string]string{"attempts": "1"}}},
+			want: []expected{{why.BackOff, "asked to run again", time.Second, map[string]string{"attempts": "1"}}},
 		},
 		"Fork": {
-			reason: "the children are asked, too",
+			reason: "the causes of children follow",
 			step:   func(_ context.Context, f *fib) Next { return f.Fork([]Child{stops.Child("one", &packet{})}) },
-			want: []told{
+			want: []expected{
 				{why.Parked, "waits for 1 children", 0, map[string]string{"children": "1"}},
 				{why.Parked, "step f/s[one]/stop waits for a signal", 0, map[string]string{"step": "f/s[one]/stop"}},
 			},
 		},
 		"Suspend": {
-			reason: "a token is out",
+			reason: "a token is pending",
 			step:   func(_ context.Context, f *fib) Next { return f.Suspend(f.Token()) },
-			want:   []told{{why.Parked, "waits for its token", 0, nil}},
+			want:   []expected{{why.Parked, "waits for its token", 0, nil}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +186,7 @@ func TestWhy(t *testing.T) {
 						t.Errorf("%s: got %q, want %q", tc.reason, c.Message, want.Message)
 					}
 					want.Message = c.Message
-					if diff := cmp.Diff(want, told{c.Type, c.Message, until, has}); diff != "" || !c.Since.Equal(began) {
+					if diff := cmp.Diff(want, expected{c.Type, c.Message, until, has}); diff != "" || !c.Since.Equal(began) {
 						t.Errorf("%s: since %v, -want +got:\n%s", tc.reason, c.Since, diff)
 					}
 				}
@@ -227,7 +230,7 @@ func TestWhyIsForgotten(t *testing.T) {
 		h.Cancel(nil)
 		synctest.Wait()
 		if c := h.Why(nil); c != nil {
-			t.Errorf("one that has ended tells %v", c)
+			t.Errorf("an ended fiber has the causes %v", c)
 		}
 	})
 }
@@ -261,7 +264,7 @@ func TestWhyOfWorkers(t *testing.T) {
 		waits := start(t, e, New("g", note("any")), &packet{}, StartOptions{})
 		synctest.Wait()
 		if got := slices.Concat(busy.Why(nil), waits.Why(nil)); got != nil {
-			t.Errorf("at once it is no cause: %+v", got)
+			t.Errorf("a step that has just started is a cause: %+v", got)
 		}
 		time.Sleep(longRun)
 		got := slices.Concat(busy.Why(nil), waits.Why(nil))
@@ -272,7 +275,7 @@ func TestWhyOfWorkers(t *testing.T) {
 		}
 		for _, c := range got {
 			if !strings.Contains(c.Evidence["stack"], "TestWhyOfWorkers") || !strings.Contains(c.Advice, "stack") {
-				t.Errorf("the stack of the slow step is not told: %+v", c)
+				t.Errorf("the stack of the slow step is missing: %+v", c)
 			}
 		}
 		close(done)

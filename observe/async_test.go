@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// Events of one observer come one at a time and in the order of the changes, whatever an async one beside it does.
+// One observer gets its events one at a time and in order, whatever an async observer beside it does.
 func TestAsyncObserverDoesNotDisturbSyncOnes(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -81,7 +81,7 @@ func TestAsyncKeysRunTogetherAndInOrder(t *testing.T) {
 			defer mu.Unlock()
 			busy--
 			if prior := e.Prior(); prior != nil && prior.Data["v"] != before {
-				t.Errorf("%s: prior is %s, handled last was %s", e.Key, prior.Data["v"], before)
+				t.Errorf("%s: prior is %s, want %s", e.Key, prior.Data["v"], before)
 			}
 			perKey[e.Key.Name] = e.Object().Data["v"]
 			return nil
@@ -102,7 +102,7 @@ func TestAsyncKeysRunTogetherAndInOrder(t *testing.T) {
 	})
 }
 
-// One key that takes for ever must not keep others waiting, neither in the batch that it came with nor in later ones.
+// A key whose handler blocks must not delay other keys, neither of the same batch nor of later ones.
 func TestSlowKeyDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -134,7 +134,7 @@ func TestSlowKeyDelaysNoOther(t *testing.T) {
 		want := []string{"Added a/slow =1", "Deleted inferred a/slow 1=1", "Added a/slow =last"}
 		lines := got.take()
 		for i := range lines {
-			lines[i] = strings.Replace(lines[i], "Deleted a/slow 1=0", want[1], 1) // the final state is known or not
+			lines[i] = strings.Replace(lines[i], "Deleted a/slow 1=0", want[1], 1) // the final state may be known
 		}
 		if d := cmp.Diff(want, lines); d != "" {
 			t.Error(d)

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// widgetJSON is a widget of about 1.2 KB.
+// widgetJSON returns a widget of about 1.2 KB.
 func widgetJSON(name string, version int) []byte {
 	raw := make([]byte, 0, 1200)
 	raw = append(raw, `{"kind":"Widget","apiVersion":"example.fairlead.io/v1","metadata":{"name":"`...)
@@ -35,13 +35,13 @@ func widgetJSON(name string, version int) []byte {
 
 var words = strings.Repeat("words without much meaning ", 50)
 
-// benchHost has a source whose store the benchmark writes to, as the source does when an event comes.
+// benchHost returns a host whose store the benchmark writes to, as a source does with an event.
 func benchHost(b *testing.B, declare func(h *host)) (h *host, write func(name string, version int)) {
 	b.Helper()
 	h = newHost(b, observe.RegistryOptions{}, apiserver.Options{Pipe: true})
 	b.Cleanup(h.end)
 	gate := apiserver.NewGate()
-	h.server.On(apiserver.Match{}, apiserver.HoldRequest(gate)) // the server says nothing
+	h.server.On(apiserver.Match{}, apiserver.HoldRequest(gate)) // the server does not respond
 	b.Cleanup(gate.Open)
 	observe.Source[Plain](h, "widgets")
 	known := observe.Known[Plain](h, "widgets")
@@ -70,8 +70,8 @@ func benchHost(b *testing.B, declare func(h *host)) (h *host, write func(name st
 	}
 }
 
-// Plain is a widget that nobody looks into: it is not decoded in earnest, which would take longer than all that is
-// measured.
+// Plain is a widget whose content no handler reads. Its decoding is trivial, since a real one would dominate the
+// measurement.
 type Plain struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -80,8 +80,8 @@ type Plain struct {
 
 func (*Plain) UnmarshalJSON([]byte) error { return nil }
 
-// BenchmarkDelivery is row O2: what one event costs for each sync observer, from the log of the store into the handler
-// and back. The objects are in the store and decoded before; with N observers the cost is that of the N-th.
+// BenchmarkDelivery is row O2: the cost of one event for each sync observer. It starts at the log of the store and ends
+// after the handler. The objects are stored and decoded before. With N observers it is the cost of the Nth.
 func BenchmarkDelivery(b *testing.B) {
 	for _, observers := range []int{1, 100} {
 		b.Run(fmt.Sprintf("observers=%d", observers), func(b *testing.B) {
@@ -105,13 +105,13 @@ func BenchmarkDelivery(b *testing.B) {
 					})
 				}
 			})
-			const batch = 512 // less than what the log holds before it folds
+			const batch = 512 // less than the log holds before it folds
 			var names [64]string
 			for i := range names {
 				names[i] = fmt.Sprint("w", i)
 			}
 			b.ReportAllocs()
-			b.StopTimer() // it runs while events are delivered, and at no other time
+			b.StopTimer() // runs only while events are delivered
 			b.ResetTimer()
 			version := 10
 			var before, after runtime.MemStats
@@ -147,7 +147,7 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleObservers is row O1: the memory of an observer that has handled everything.
+// BenchmarkIdleObservers is row O1: the memory of an observer without pending events.
 func BenchmarkIdleObservers(b *testing.B) {
 	for _, tc := range []struct {
 		name string
@@ -160,12 +160,12 @@ func BenchmarkIdleObservers(b *testing.B) {
 				h, write := benchHost(b, func(*host) {})
 				goroutines := runtime.NumGoroutine()
 				settle(&before)
-				var told sync.WaitGroup
-				told.Add(observers)
+				var handled sync.WaitGroup
+				handled.Add(observers)
 				for range observers {
 					observe.On(h, "widgets", func(_ context.Context, e observe.Event[Plain]) error {
 						if e.Key.Name == "last" {
-							told.Done()
+							handled.Done()
 						}
 						return nil
 					}, tc.opts...)
@@ -174,7 +174,7 @@ func BenchmarkIdleObservers(b *testing.B) {
 					write("x", 10+i)
 				}
 				write("last", 20)
-				told.Wait()
+				handled.Wait()
 				if err := h.WaitSynced(b.Context()); err != nil {
 					b.Fatal(err)
 				}
@@ -190,7 +190,7 @@ func BenchmarkIdleObservers(b *testing.B) {
 	}
 }
 
-// settle reads the memory in use after what is pooled, and the stacks of ended goroutines, were given back.
+// settle reads the memory in use after pooled memory and the stacks of ended goroutines are freed.
 func settle(m *runtime.MemStats) {
 	runtime.GC()
 	runtime.GC()

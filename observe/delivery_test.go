@@ -31,13 +31,13 @@ func TestMasks(t *testing.T) {
 		mask   observe.Mask
 		want   []string
 	}{
-		{"no mask is all", 0, []string{initialX, initialY, synchronized, added, modified, deleted}},
+		{"no mask selects all events", 0, []string{initialX, initialY, synchronized, added, modified, deleted}},
 		{"initial objects reach observers of Added", observe.OnAdded, []string{initialX, initialY, added}},
-		{"only what appears later", observe.OnAdded | observe.Live, []string{added}},
-		{"only what was there", observe.OnAdded | observe.Initial, []string{initialX, initialY}},
-		{"what was there, and its end", observe.Initial, []string{initialX, initialY, synchronized}},
+		{"only later objects", observe.OnAdded | observe.Live, []string{added}},
+		{"only initial objects", observe.OnAdded | observe.Initial, []string{initialX, initialY}},
+		{"initial objects and Synchronized", observe.Initial, []string{initialX, initialY, synchronized}},
 		{"live restricts objects only", observe.Live, []string{synchronized, added, modified, deleted}},
-		{"priors are kept for an observer that is not called for what is added", observe.OnModified, []string{modified}},
+		{"an observer without Added still gets priors", observe.OnModified, []string{modified}},
 		{"deletions have their last state", observe.OnDeleted, []string{deleted}},
 		{"the synchronization alone", observe.OnSynchronized, []string{synchronized}},
 		{"several", observe.OnModified | observe.OnDeleted, []string{modified, deleted}},
@@ -58,7 +58,7 @@ func TestMasks(t *testing.T) {
 				h.remove("a/y")
 				synctest.Wait()
 				lines := got.take()
-				if n := slices.Index(lines, initialY); n == 0 { // initial objects come in no particular order
+				if n := slices.Index(lines, initialY); n == 0 { // initial objects have no order
 					lines[0], lines[1] = lines[1], lines[0]
 				}
 				if d := cmp.Diff(tc.want, lines); d != "" {
@@ -86,16 +86,16 @@ func TestResyncGivesTheKnownStateAgain(t *testing.T) {
 			t.Error(d)
 		}
 		if n := len(lines) - 2; n < 9 || n > 11 {
-			t.Errorf("%d times in 10 minutes", n)
+			t.Errorf("%d resyncs in 10 minutes", n)
 		}
 		if d := cmp.Diff([]string{"Added initial a/x =1", "Synchronized"}, other.take()); d != "" {
-			t.Errorf("an observer that did not ask: %s", d)
+			t.Errorf("an observer without a resync: %s", d)
 		}
 	})
 }
 
-// A slow and a fast observer are given the same instances; each has its own prior.
-func TestPriorIsWhatThisObserverWasGiven(t *testing.T) {
+// A slow and a fast observer get the same instances, and each has its own prior.
+func TestPriorIsTheLastDeliveredState(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		h.put("a/x", "1")
@@ -112,10 +112,10 @@ func TestPriorIsWhatThisObserverWasGiven(t *testing.T) {
 			return slow.observe(ctx, e)
 		}, observe.Async(1))
 		h.start()
-		<-begun                  // the initial object is being handled
-		for i := range 2 * 400 { // changes that the slow one has not taken are folded
+		<-begun                  // the handler of the initial object has begun
+		for i := range 2 * 400 { // changes that the slow observer has not taken are folded
 			if i%100 == 0 {
-				synctest.Wait() // the fast one has taken all, so that none of its own are
+				synctest.Wait() // the fast observer has taken all changes, so none of its own are folded
 			}
 			h.put("a/x", fmt.Sprint(i+2))
 			h.put("a/y", fmt.Sprint(i+2))
@@ -143,7 +143,7 @@ func TestPriorIsWhatThisObserverWasGiven(t *testing.T) {
 			key := fields[len(fields)-2]
 			prior, now, _ := strings.Cut(fields[len(fields)-1], "=")
 			if prior != last[key] {
-				t.Errorf("slow: %q, but it was given %q last", line, last[key])
+				t.Errorf("slow: %q, but the last state was %q", line, last[key])
 			}
 			last[key] = now
 		}
@@ -153,7 +153,7 @@ func TestPriorIsWhatThisObserverWasGiven(t *testing.T) {
 	})
 }
 
-// Synchronized comes once, after the observer's own initial objects, which here are handled late, out of order and with
+// Synchronized comes once, after the observer's own initial objects. Here these are handled late, out of order and with
 // a retry.
 func TestSynchronizedComesOnceAndLast(t *testing.T) {
 	t.Parallel()
@@ -164,7 +164,7 @@ func TestSynchronizedComesOnceAndLast(t *testing.T) {
 		{"sync", nil},
 		{"async", []observe.Option{observe.Async(3)}},
 		{"async with more room than objects", []observe.Option{observe.Async(100)}},
-		{"an executor of one's own", []observe.Option{observe.Via(3, func(fn func()) { go fn() })}},
+		{"an executor", []observe.Option{observe.Via(3, func(fn func()) { go fn() })}},
 		{"an executor that runs at once", []observe.Option{observe.Via(3, func(fn func()) { fn() })}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -193,14 +193,14 @@ func TestSynchronizedComesOnceAndLast(t *testing.T) {
 					return nil
 				}, tc.opts...)
 				h.start()
-				h.put("a/0", "2") // while initial objects are being handled
+				h.put("a/0", "2") // during the initial objects
 				if err := h.WaitSynced(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				<-o.Synced()
 				h.put("a/1", "2")
 				for _, w := range h.server.Watches(apiserver.Match{Resource: "configmaps"}) {
-					w.Cut() // a new watch synchronizes nobody again
+					w.Cut() // a new watch sends no further Synchronized
 				}
 				time.Sleep(time.Minute)
 				if n := synchronized.Load(); n != 1 {

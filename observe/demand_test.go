@@ -9,23 +9,23 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// Who asks for the object has it decoded, once for all who ask; who does not, does not pay for it.
-func TestObjectIsDecodedWhenItIsAskedFor(t *testing.T) {
+// An object is decoded once for all handlers that read it, and not for handlers that do not.
+func TestObjectIsDecodedOnDemand(t *testing.T) {
 	t.Parallel()
 	never := func(int) bool { return false }
 	always := func(int) bool { return true }
 	const events = 40
 	for name, tc := range map[string]struct {
 		reason string
-		asks   []func(event int) bool // one per observer
-		want   int64                  // times it was decoded
+		asks   []func(event int) bool // for each observer, whether it reads the object
+		want   int64                  // number of decodings
 	}{
 		"nobody":    {"a handler that looks at the key", []func(int) bool{never, never}, 0},
 		"always":    {"handlers that read everything", []func(int) bool{always, always}, events},
 		"one":       {"one of two", []func(int) bool{never, always}, events},
 		"sometimes": {"each third", []func(int) bool{func(n int) bool { return n%3 == 0 }}, (events + 2) / 3},
 		"no more": {
-			"one that stops to ask is believed for the rest of eight events",
+			"an observer that stops reading is noticed after eight events",
 			[]func(int) bool{func(n int) bool { return n < 20 }},
 			24,
 		},
@@ -68,8 +68,8 @@ func TestObjectIsDecodedWhenItIsAskedFor(t *testing.T) {
 	}
 }
 
-// An event may be kept: its object is the one of its version, whatever has become of it.
-func TestObjectOfAnEventThatIsKept(t *testing.T) {
+// A handler may keep an event: its object stays that of its version, whatever happens to it later.
+func TestObjectOfAKeptEvent(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		var typed []observe.Event[Gadget]

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// Scale is what is made of a config map; a weight that is no number cannot be encoded.
+// Scale is derived from a config map. A weight that is not a number cannot be encoded.
 type Scale struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -30,7 +30,8 @@ func (s *Scale) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// weigh makes "3" a scale of 3; "none" cannot be encoded, "panic" panics, "=x" is made into the object x.
+// weigh derives a scale of 3 from "3". A scale of "none" cannot be encoded, "panic" panics, and "=x" becomes the object
+// x.
 func weigh(c *corev1.ConfigMap) *Scale {
 	v := c.Data["v"]
 	s := &Scale{Weight: math.NaN()}
@@ -66,9 +67,9 @@ func quarantined(known *observe.Collection[Scale]) []string {
 	return all
 }
 
-// An object of which nothing can be made, or nothing that can be kept, is set aside: the others go on, also at the
-// start, and what was made of it before stays.
-func TestWhatCannotBeMadeHoldsUpNothing(t *testing.T) {
+// An input from which no valid object can be derived is quarantined. Other objects are derived, also at the start, and
+// its earlier derived object stays.
+func TestInvalidDerivedObjectBlocksNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		h.put("a/good", "1")
@@ -109,8 +110,8 @@ func TestWhatCannotBeMadeHoldsUpNothing(t *testing.T) {
 	})
 }
 
-// What cannot be kept is no candidate for a key that others are made into.
-func TestWhatCannotBeMadeClaimsNothing(t *testing.T) {
+// A derived object that cannot be stored does not compete for its key.
+func TestInvalidDerivedObjectClaimsNoKey(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		h.put("a/1", "=one:none")
@@ -140,7 +141,7 @@ func TestWhatCannotBeMadeClaimsNothing(t *testing.T) {
 	})
 }
 
-// A filter that panics leaves the object out wherever it is asked, in the goroutine of whom it may be.
+// A filter that panics excludes the object, on whatever goroutine it runs.
 func TestFilterThatPanics(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -161,15 +162,15 @@ func TestFilterThatPanics(t *testing.T) {
 			t.Error(d)
 		}
 		if n := known.Len(); n != 1 {
-			t.Errorf("%d are known", n)
+			t.Errorf("%d objects are known", n)
 		}
 		for key := range known.All() {
 			if key.Name == "bad" {
-				t.Error("what the filter could not judge is known")
+				t.Error("an object is known although its filter panics")
 			}
 		}
 		if _, err := known.Get(cache.Key{Namespace: "a", Name: "bad"}); err == nil {
-			t.Error("what the filter could not judge is known")
+			t.Error("an object is known although its filter panics")
 		}
 		if !strings.Contains(h.log.String(), "oh no") {
 			t.Errorf("the panic is not reported:\n%s", h.log)

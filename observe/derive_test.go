@@ -53,10 +53,10 @@ func TestFilter(t *testing.T) {
 			t.Errorf("a filter of a filter: %s", d)
 		}
 		if n := known.Len(); n != 1 {
-			t.Errorf("%d are known", n)
+			t.Errorf("%d objects are known", n)
 		}
 		if _, err := known.Get(cache.Key{Namespace: "a", Name: "x"}); err == nil {
-			t.Error("what the filter leaves out is known")
+			t.Error("an excluded object is known")
 		}
 		if n := h.server.Log().Count(watches); n != 1 {
 			t.Errorf("%d watches", n)
@@ -122,7 +122,7 @@ func TestMap(t *testing.T) {
 			t.Error(d)
 		}
 		if n := known.Len(); n != 1 {
-			t.Errorf("%d are known", n)
+			t.Errorf("%d objects are known", n)
 		}
 		if calls["x"] != 5 || calls["hidden"] != 3 {
 			t.Errorf("calls: %v", calls)
@@ -133,7 +133,7 @@ func TestMap(t *testing.T) {
 	})
 }
 
-// Two objects that are made into one of the same key: the first one counts, and the other when it has gone.
+// If two objects are mapped to the same key, the first one wins. The second one follows when the first is deleted.
 func TestMapToTheSameKey(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -192,7 +192,7 @@ func TestJoin(t *testing.T) {
 		var got story
 		sourceOf(h, "a", cache.Namespaces("a"))
 		sourceOf(h, "b", cache.Namespaces("b"))
-		observe.Map(h, "renamed", "b", func(c *corev1.ConfigMap) *corev1.ConfigMap { // to the names of those in a
+		observe.Map(h, "renamed", "b", func(c *corev1.ConfigMap) *corev1.ConfigMap { // to the names of namespace a
 			return &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: c.Name},
 				Data:       map[string]string{"v": "b" + c.Data["v"]},
@@ -236,7 +236,7 @@ func TestJoin(t *testing.T) {
 		o.Remove()
 		synctest.Wait()
 		if n := h.server.Log().Open(watches); n != 0 {
-			t.Errorf("%d watches are open though nobody observes what is derived from them", n)
+			t.Errorf("%d watches are open without an observer of the derived source", n)
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestKnown(t *testing.T) {
 		x := cache.Key{Namespace: "a", Name: "x"}
 		if _, err := known.Get(x); err == nil || known.Len() != 0 || known.Store() != nil ||
 			len(maps.Collect(known.All())) != 0 {
-			t.Error("there is something before the start")
+			t.Error("the collection has objects before the start")
 		}
 		h.start()
 		<-known.Synced()
@@ -310,7 +310,7 @@ func TestKnown(t *testing.T) {
 		h.put("a/x", "2")
 		synctest.Wait()
 		if c, _ := known.Get(x); c.Data["v"] != "2" {
-			t.Errorf("it does not follow: %v", c)
+			t.Errorf("the collection is not updated: %v", c)
 		}
 		known.Remove()
 		synctest.Wait()

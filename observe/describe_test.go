@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// One source with 100 observers: one watch, one list, and one decoding per event and type.
+// One source with 100 observers has one watch and one list, and decodes each event once for each type.
 func TestHundredObservers(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -61,13 +61,13 @@ func TestHundredObservers(t *testing.T) {
 			t.Errorf("%d watches", n)
 		}
 		if n := h.server.Log().Count(lists); n != 0 {
-			t.Errorf("%d lists besides the one of the watch", n)
+			t.Errorf("%d lists besides that of the watch", n)
 		}
 	})
 }
 
-// Masks are asked before an object is decoded.
-func TestWhatIsNotWantedIsNotDecoded(t *testing.T) {
+// The mask is checked before an object is decoded.
+func TestMaskedEventsAreNotDecoded(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		const name = "unwanted"
@@ -139,7 +139,7 @@ func TestDescribe(t *testing.T) {
 			`"failure":"Stop"`,
 		} {
 			if !strings.Contains(string(raw), want) {
-				t.Errorf("JSON does not say %s:\n%s", want, raw)
+				t.Errorf("JSON lacks %s:\n%s", want, raw)
 			}
 		}
 	})

@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// BenchmarkEvents is row S3 without the wire: what one change of a pod costs, from its scan to the end of a handler
-// that reads the whole object, or only the key.
+// BenchmarkEvents is row S3 without the wire: the cost of one change of a pod. It starts with the scan and ends after a
+// handler that reads the whole object or only the key.
 func BenchmarkEvents(b *testing.B) {
 	pods := corpus.NewPods(1, 300)
 	const objects = 20_000
@@ -57,7 +57,7 @@ func benchmarkEvents[T any, P observe.Object[T]](
 	h := newHost(b, observe.RegistryOptions{}, apiserver.Options{Pipe: true})
 	defer h.end()
 	gate := apiserver.NewGate()
-	h.server.On(apiserver.Match{}, apiserver.HoldRequest(gate)) // the server says nothing
+	h.server.On(apiserver.Match{}, apiserver.HoldRequest(gate)) // the server does not respond
 	defer gate.Open()
 	observe.Source[corev1.Pod](h, "pods")
 	known := observe.Known[corev1.Pod](h, "pods")
@@ -102,7 +102,7 @@ func benchmarkEvents[T any, P observe.Object[T]](
 	start := benchCPU()
 	var buf [16]byte
 	b.ResetTimer()
-	const lot = 256 // less than what the log holds before it folds
+	const lot = 256 // less than the log holds before it folds
 	for n := 0; n < b.N; {
 		more := min(lot, b.N-n)
 		until.Store(int64(n + more))
@@ -126,7 +126,7 @@ func benchmarkEvents[T any, P observe.Object[T]](
 	b.ReportMetric(float64(after.NumGC-before.NumGC)/n*1e5, "GCs/100k-events")
 }
 
-// benchCPU is the time that this process has been computing: the machine may be shared.
+// benchCPU returns the processor time of this process. Elapsed time depends on the other users of the machine.
 func benchCPU() int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -69,7 +69,7 @@ func Example() {
 	// Synchronized
 }
 
-// A selector may be a set. Both sides must name the same one, in any order.
+// A selector may be a set. Both sides must name the same set, in any order.
 func ExampleAll() {
 	production, secrets := observe.Selector("production"), observe.Selector("secrets")
 	fmt.Println(observe.All(production, secrets) == observe.All(secrets, production))
@@ -90,7 +90,7 @@ func ExampleOnly() {
 	// Output: Synchronized
 }
 
-// An async observer is called for several keys at once. Synchronized still comes after its initial objects.
+// An async observer handles several keys at once. Synchronized still follows its initial objects.
 func ExampleAsync() {
 	demo(func(h observe.Host) {
 		meet := make(chan string) // without a buffer: both calls are needed
@@ -117,7 +117,7 @@ func ExampleOnFailure() {
 		observe.Source[corev1.ConfigMap](h, "colours", cache.Fields("metadata.name=red"))
 		observe.On(h, "colours", func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
 			if e.Type == observe.Added {
-				panic("I cannot stand it") // is logged, and concerns nobody else
+				panic("I cannot stand it") // is logged, and affects no other observer
 			}
 			fmt.Println(e.Type)
 			return nil
@@ -126,7 +126,7 @@ func ExampleOnFailure() {
 	// Output: Synchronized
 }
 
-// The options of a source can be found out when it starts; that is not done if nobody observes it.
+// A source can determine its options when it starts. A source without observers does not call the function.
 func ExampleSourceFunc() {
 	demo(func(h observe.Host) {
 		observe.SourceFunc[corev1.ConfigMap](h, "colours", func(context.Context) ([]cache.Option, error) {
@@ -207,7 +207,7 @@ func ExampleJoin() {
 	// Output: 2 colours
 }
 
-// An observer of any type; here it removes itself when it has seen enough.
+// An observer of objects of any type, which removes itself after an event.
 func ExampleOnObject() {
 	var self *observe.Observer
 	demo(func(h observe.Host) {

@@ -27,7 +27,7 @@ func TestFailurePolicies(t *testing.T) {
 		reason     string
 		fail       func() error
 		opts       []observe.Option
-		calls      int // for the event that fails
+		calls      int // for the failing event
 		goesOn     bool
 		stats      inspect.Stats
 		logged     []string
@@ -40,7 +40,7 @@ func TestFailurePolicies(t *testing.T) {
 			"1 given up",
 		},
 		{
-			"retry as often as wanted", failing,
+			"retry as often as declared", failing,
 			[]observe.Option{observe.OnFailure(observe.Retry, 2)},
 			2, true,
 			inspect.Stats{Handled: 2, Failed: 1, Retried: 1},
@@ -80,7 +80,7 @@ func TestFailurePolicies(t *testing.T) {
 			"stopped: observer panicked: oh no",
 		},
 		{
-			"an async one", panicking,
+			"an async observer", panicking,
 			[]observe.Option{observe.OnFailure(observe.Skip, 0), observe.Async(2)},
 			1, true,
 			inspect.Stats{Handled: 2, Failed: 1},
@@ -115,7 +115,7 @@ func TestFailurePolicies(t *testing.T) {
 					t.Errorf("called %d times, want %d", n, tc.calls)
 				}
 				if goesOn := slices.Contains(got.take(), "Added a/good =1"); goesOn != tc.goesOn {
-					t.Errorf("goes on: %v", goesOn)
+					t.Errorf("continues: %v", goesOn)
 				}
 				d := h.Describe()
 				stats := d.Sources[0].Observers[0].Stats
@@ -125,18 +125,18 @@ func TestFailurePolicies(t *testing.T) {
 				}
 				for _, want := range tc.logged {
 					if !strings.Contains(h.log.String(), want) {
-						t.Errorf("the log does not say %q:\n%s", want, h.log)
+						t.Errorf("the log lacks %q:\n%s", want, h.log)
 					}
 				}
 				if !strings.Contains(d.String(), tc.describing) {
-					t.Errorf("the description does not say %q:\n%s", tc.describing, d)
+					t.Errorf("the description lacks %q:\n%s", tc.describing, d)
 				}
 			})
 		})
 	}
 }
 
-// A handler may call runtime.Goexit, as t.FailNow does: it ends that observer and nothing else.
+// A handler may call runtime.Goexit, as t.FailNow does. That ends its observer and has no other effect.
 func TestHandlerThatEndsItsGoroutine(t *testing.T) {
 	t.Parallel()
 	for _, opts := range [][]observe.Option{nil, {observe.Async(1)}} {
@@ -164,10 +164,10 @@ func TestHandlerThatEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-func TestObjectsThatCannotBeDecodedAreNotRetried(t *testing.T) {
+func TestUndecodableObjectsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	t.Run("a type that decodes itself", undecodable[Widget])
-	t.Run("a type of which the bytes tell", undecodable[Gadget])
+	t.Run("a type that is checked before the decoding", undecodable[Gadget])
 }
 
 func undecodable[T any, P observe.Object[T]](t *testing.T) {
@@ -205,7 +205,7 @@ func undecodable[T any, P observe.Object[T]](t *testing.T) {
 			t.Error(d)
 		}
 		if d := cmp.Diff([]string{"bad"}, metadata); d != "" {
-			t.Errorf("who does not read the bad part is told: %s", d)
+			t.Errorf("an observer that does not read the bad part: %s", d)
 		}
 		if n := strings.Count(h.log.String(), "event given up"); n != 2 {
 			t.Errorf("reported %d times, want once for each of two:\n%s", n, h.log)
@@ -213,7 +213,7 @@ func undecodable[T any, P observe.Object[T]](t *testing.T) {
 	})
 }
 
-// Observers that fail together, as when what they call is down, do not come back together.
+// The retries of observers that fail together, for example because a service is down, are spread over time.
 func TestRetriesAreSpread(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -256,13 +256,13 @@ func TestRetriesAreSpread(t *testing.T) {
 	})
 }
 
-// An executor that panics, before or after it has run what it was given, loses no event.
+// An executor that panics, before or after it has run its function, loses no event.
 func TestExecutorThatPanics(t *testing.T) {
 	t.Parallel()
 	for reason, execute := range map[string]func(func()){
-		"before":             func(func()) { panic("no workers") },
-		"after":              func(fn func()) { fn(); panic("cannot count") },
-		"after it began one": func(fn func()) { go fn(); panic("cannot count") },
+		"before":                    func(func()) { panic("no workers") },
+		"after":                     func(fn func()) { fn(); panic("cannot count") },
+		"after it began a function": func(fn func()) { go fn(); panic("cannot count") },
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()

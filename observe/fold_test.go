@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// Any history of one key, folded at any places, is still a history that W1, W2 and W3 allow, with the same end, and
-// never more than two events wait.
+// A history of one key that is folded at any places still satisfies W1, W2 and W3. It has the same end, and at most two
+// events are pending.
 func TestFoldKeepsTheInvariants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -22,7 +22,7 @@ func TestFoldKeepsTheInvariants(t *testing.T) {
 		cursor := s.Subscribe(store.SubscribeOptions{})
 		defer cursor.Close()
 		h := historian{rt: rt, sink: s.Sink("")}
-		var queue, given []store.Event
+		var queue, delivered []store.Event
 		for range rapid.IntRange(1, 30).Draw(rt, "changes") {
 			h.change()
 			for _, e := range cursor.Take(10) {
@@ -31,26 +31,26 @@ func TestFoldKeepsTheInvariants(t *testing.T) {
 					e.Type, e.Prior = store.Sync, e.Object
 				}
 				if queue = fold(queue, e); len(queue) > 2 {
-					rt.Fatalf("%d events wait", len(queue))
+					rt.Fatalf("%d events are pending", len(queue))
 				}
 			}
 			if rapid.Bool().Draw(rt, "handle") && len(queue) > 0 {
-				given, queue = append(given, queue[0]), queue[1:]
+				delivered, queue = append(delivered, queue[0]), queue[1:]
 			}
 		}
-		given = append(given, queue...)
-		state, err := watchtest.CheckEvents(given)
+		delivered = append(delivered, queue...)
+		state, err := watchtest.CheckEvents(delivered)
 		if err != nil {
 			rt.Fatal(err)
 		}
 		now, _ := s.Get(cache.Key{Namespace: "a", Name: "x"})
 		if got := state[cache.Key{Namespace: "a", Name: "x"}]; got != now {
-			rt.Fatalf("it ends at %v, want %v", got, now)
+			rt.Fatalf("the history ends at %v, want %v", got, now)
 		}
 	})
 }
 
-// historian makes changes of one object.
+// historian changes one object.
 type historian struct {
 	rt      *rapid.T
 	sink    source.Sink

@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// What keeps Stop from returning is named, also when it was removed, or is not an observer.
-func TestStopNamesWhatHangs(t *testing.T) {
+// The error of Stop names the sources and observers that still run, including removed ones.
+func TestStopNamesRunningParts(t *testing.T) {
 	t.Parallel()
 	bubbleWith(t, observe.RegistryOptions{Grace: time.Second, Degraded: true}, func(t *testing.T, h *host) {
 		begun, release := make(chan struct{}, 2), make(chan struct{})
@@ -53,8 +53,7 @@ func TestStopNamesWhatHangs(t *testing.T) {
 	})
 }
 
-// An observer that its policy stopped is out of the way when it is removed: nobody waits for it, and it is not
-// described.
+// An observer that its policy has stopped is not waited for after its removal, and is not described.
 func TestRemoveStoppedObserver(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -66,7 +65,7 @@ func TestRemoveStoppedObserver(t *testing.T) {
 		observe.On(h, Maps, ignore[corev1.ConfigMap])
 		h.start()
 		if err := h.WaitSynced(t.Context()); err == nil {
-			t.Error("an observer that was stopped is synced")
+			t.Error("a stopped observer is synced")
 		}
 		bad.Remove()
 		if err := h.WaitSynced(t.Context()); err != nil {
@@ -78,7 +77,7 @@ func TestRemoveStoppedObserver(t *testing.T) {
 	})
 }
 
-// A filter that ends the goroutine ends its observer, which is said; it does not fall silent.
+// A filter that ends its goroutine ends its observer, and WaitSynced reports it.
 func TestFilterThatEndsTheGoroutine(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {

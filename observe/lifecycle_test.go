@@ -32,7 +32,7 @@ func TestSourceWithoutObserversIsNeverListed(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host) {
 		sourceOf(h, Maps)
 		observe.SourceFunc[corev1.Secret](h, "secrets", func(context.Context) ([]cache.Option, error) {
-			t.Error("the function of a source that nobody observes is called")
+			t.Error("the function of a source without observers is called")
 			return nil, nil
 		})
 		observe.Source[corev1.Pod](h, "pods")
@@ -52,7 +52,7 @@ func TestSourceWithoutObserversIsNeverListed(t *testing.T) {
 			}
 		}
 		if strings.Contains(h.log.String(), "selector=maps ") {
-			t.Errorf("reported though it is observed:\n%s", h.log)
+			t.Errorf("reported although the source has an observer:\n%s", h.log)
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestSelectorsMatchAsSets(t *testing.T) {
 		{"another order", observe.All(a, b), observe.All(b, a), true},
 		{"a member twice", observe.All(a, b, a), observe.All(a, b), true},
 		{"a set of sets", observe.All(a, observe.All(b, c)), observe.All(c, b, a), true},
-		{"a set of one is that one", observe.All(a), a, true},
+		{"a set of one member equals it", observe.All(a), a, true},
 		{"a part", observe.All(a, b), a, false},
 		{"more", a, observe.All(a, b), false},
 		{"another", a, b, false},
@@ -96,7 +96,7 @@ func TestSelectorsMatchAsSets(t *testing.T) {
 	}
 }
 
-// All mistakes are reported together, each with its place, before any request is made.
+// All mistakes are reported together, each with its place, before any request is sent.
 func TestMistakesAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -115,7 +115,7 @@ func TestMistakesAreReportedTogether(t *testing.T) {
 		observe.On(h, Maps, ignore[corev1.Pod])
 		observe.On[corev1.ConfigMap](h, Maps, nil)
 		observe.Known[corev1.Secret](h, Maps)
-		// These are right.
+		// These are valid.
 		observe.On(h, Maps, ignore[metav1.PartialObjectMetadata])
 		observe.OnObject(h, Maps, func(context.Context, observe.ObjectEvent) error { return nil })
 
@@ -141,7 +141,7 @@ func TestMistakesAreReportedTogether(t *testing.T) {
 			`cannot declare observer "maps": observer and source differ in type: it takes v1.Secret`,
 		} {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("the error does not say %q:\n%v", want, err)
+				t.Errorf("the error lacks %q:\n%v", want, err)
 			}
 		}
 		for _, is := range []error{observe.ErrDuplicateSource, observe.ErrMalformedSelector, observe.ErrNoSource} {
@@ -167,7 +167,7 @@ func TestMistakesAreReportedTogether(t *testing.T) {
 
 type unknown struct{ corev1.ConfigMap }
 
-// The third of five sources fails to start: what was started is stopped, and the error says which.
+// The third of five sources fails to start. The started ones are stopped, and the error names the failed one.
 func TestThirdOfFiveFails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -187,10 +187,10 @@ func TestThirdOfFiveFails(t *testing.T) {
 			map[int]func() ([]cache.Option, error){3: func() ([]cache.Option, error) { panic("boom") }},
 			[]string{`cannot start source "3"`, "boom"},
 		},
-		{"options that are wrong", map[int]func() ([]cache.Option, error){3: func() ([]cache.Option, error) {
+		{"invalid options", map[int]func() ([]cache.Option, error){3: func() ([]cache.Option, error) {
 			return []cache.Option{cache.Labels("in in in")}, nil
 		}}, []string{`cannot start source "3"`, "malformed selector"}},
-		{"two, in the order of declaration", map[int]func() ([]cache.Option, error){
+		{"two errors, in the order of declaration", map[int]func() ([]cache.Option, error){
 			3: func() ([]cache.Option, error) {
 				time.Sleep(time.Second)
 				return nil, errors.New("the slow one")
@@ -221,7 +221,7 @@ func TestThirdOfFiveFails(t *testing.T) {
 				for _, want := range tc.want {
 					i := strings.Index(err.Error()[at:], want)
 					if i < 0 {
-						t.Fatalf("%q is not there, or not in order: %v", want, err)
+						t.Fatalf("%q is missing, or not in order: %v", want, err)
 					}
 					at += i
 				}
@@ -245,7 +245,7 @@ func TestThirdOfFiveFails(t *testing.T) {
 	}
 }
 
-// With Degraded the others run, and the failed one is tried again until it works.
+// With Degraded the other sources run, and the failed one is retried until it works.
 func TestDegradedStart(t *testing.T) {
 	t.Parallel()
 	bubbleWith(t, observe.RegistryOptions{Degraded: true}, func(t *testing.T, h *host) {
@@ -286,7 +286,7 @@ func TestDegradedStart(t *testing.T) {
 	})
 }
 
-func TestWaitSyncedNamesWhatIsMissing(t *testing.T) {
+func TestWaitSyncedNamesMissingSources(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		h.server.On(apiserver.Match{Resource: "secrets"}, apiserver.Answer(apiserver.Failure(403)))
@@ -307,12 +307,12 @@ func TestWaitSyncedNamesWhatIsMissing(t *testing.T) {
 			}
 		}
 		if strings.Contains(err.Error(), "maps") {
-			t.Errorf("what is synced is named: %v", err)
+			t.Errorf("a synced source is named: %v", err)
 		}
 	})
 }
 
-// All sources are started together: none waits for another one.
+// All sources start concurrently: none waits for another one.
 func TestSourcesStartTogether(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -337,13 +337,13 @@ func TestSourcesStartTogether(t *testing.T) {
 		}
 		for i := range asked {
 			if n := asked[i].Load(); n != 1 {
-				t.Errorf("source %d was asked for its options %d times", i, n)
+				t.Errorf("the function of source %d was called %d times", i, n)
 			}
 		}
 	})
 }
 
-// The function of a source is called once, also if the source is closed and opened again.
+// The function of a source is called once, even if the source is closed and opened again.
 func TestSourceFunctionIsCalledOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -356,7 +356,7 @@ func TestSourceFunctionIsCalledOnce(t *testing.T) {
 		})
 		h.start()
 		if n := asked.Load(); n != 0 {
-			t.Errorf("it was called %d times though nobody observes", n)
+			t.Errorf("the function was called %d times without an observer", n)
 		}
 		for range 3 {
 			var got story
@@ -369,7 +369,7 @@ func TestSourceFunctionIsCalledOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		if n := asked.Load(); n != 1 {
-			t.Errorf("it was called %d times", n)
+			t.Errorf("the function was called %d times", n)
 		}
 	})
 }

@@ -36,7 +36,7 @@ var (
 // Maps is the selector of most tests.
 var Maps = observe.Selector("maps")
 
-// Widget is a custom resource that counts how often its type is decoded.
+// Widget is a custom resource that counts its decodings.
 type Widget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -47,7 +47,7 @@ type WidgetSpec struct {
 	Colour string `json:"colour"`
 }
 
-// decodes counts by name of the object, so that tests do not disturb each other.
+// decodes counts by name of the object, so that tests do not affect each other.
 var decodes sync.Map
 
 func (w *Widget) UnmarshalJSON(raw []byte) error {
@@ -65,8 +65,7 @@ func decoded(name string) int64 {
 	return n.(*atomic.Int64).Load()
 }
 
-// Gadget is a widget of which the bytes tell whether it can be decoded. It is counted too: who decodes asks for the
-// kind.
+// Gadget is a widget that is checked before the decoding. Its decodings are counted by calls of GetObjectKind.
 type Gadget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -105,7 +104,7 @@ type host struct {
 
 func testScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	_ = scheme.AddToScheme(s) // of types that are known to be right
+	_ = scheme.AddToScheme(s) // a scheme of types that are known to be valid
 	gvk := apiserver.Widgets().GVK()
 	s.AddKnownTypeWithName(gvk, &Widget{})
 	s.AddKnownTypeWithName(gvk.GroupVersion().WithKind("Plain"), &Plain{})
@@ -204,7 +203,7 @@ func widget(name, colour string) *Widget {
 	}
 }
 
-// put stores a config map whose only datum is its value.
+// put stores a config map with a single value.
 func (h *host) put(key, value string) {
 	h.t.Helper()
 	ns, name, _ := strings.Cut(key, "/")
@@ -221,7 +220,7 @@ func (h *host) remove(key string) {
 	}
 }
 
-// story is what an observer was told, one line per event.
+// story records the events of an observer, one line per event.
 type story struct {
 	mu    sync.Mutex
 	lines []string
@@ -233,7 +232,7 @@ func (s *story) add(line string) {
 	s.lines = append(s.lines, line)
 }
 
-// take returns the lines so far and forgets them.
+// take returns the lines so far and removes them.
 func (s *story) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,8 +241,8 @@ func (s *story) take() []string {
 	return lines
 }
 
-// tell writes an event of a config map as "Added initial a/x =1" or "Modified a/x 1=2".
-func tell(e observe.Event[corev1.ConfigMap]) string {
+// describeEvent formats an event of a config map as "Added initial a/x =1" or "Modified a/x 1=2".
+func describeEvent(e observe.Event[corev1.ConfigMap]) string {
 	value := func(c *corev1.ConfigMap) string {
 		if c == nil {
 			return ""
@@ -264,7 +263,7 @@ func tell(e observe.Event[corev1.ConfigMap]) string {
 }
 
 func (s *story) observe(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
-	s.add(tell(e))
+	s.add(describeEvent(e))
 	return nil
 }
 

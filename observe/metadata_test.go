@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// contents are what the stores of config maps hold: "metadata" or "whole", as often as there are stores.
+// contents returns the content of each store of config maps: "metadata" or "whole".
 func (h *host) contents() (all []string) {
 	for _, st := range h.cache.Stores(configMaps) {
 		what := "whole"
@@ -28,8 +28,8 @@ func (h *host) contents() (all []string) {
 	return all
 }
 
-// What is watched is what somebody looks at.
-func TestWhatIsTransferred(t *testing.T) {
+// A source watches metadata alone if no observer needs more.
+func TestContentOfStores(t *testing.T) {
 	t.Parallel()
 	type meta = metav1.PartialObjectMetadata
 	onMeta := func(h *host) { observe.On(h, Maps, ignore[meta]) }
@@ -45,13 +45,13 @@ func TestWhatIsTransferred(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		before func(h *host)
-		late   func(h *host) // while it runs
+		late   func(h *host) // while the registry runs
 		want   []string
 	}{
 		{"metadata only", onMeta, nil, []string{"metadata"}},
 		{"a collection of metadata", func(h *host) { observe.Known[meta](h, Maps) }, nil, []string{"metadata"}},
-		{"the objects too", all(onMeta, onWhole), nil, []string{"whole"}},
-		{"whatever the source has", func(h *host) {
+		{"metadata and objects", all(onMeta, onWhole), nil, []string{"whole"}},
+		{"objects of any type", func(h *host) {
 			onMeta(h)
 			observe.OnObject(h, Maps, func(context.Context, observe.ObjectEvent) error { return nil })
 		}, nil, []string{"whole"}},
@@ -68,16 +68,16 @@ func TestWhatIsTransferred(t *testing.T) {
 			observe.Filter(h, "some", "more", func(*meta) bool { return true })
 			filtered(h)
 		}, nil, []string{"whole"}},
-		{"a source is made of metadata", func(h *host) {
+		{"a source is derived from metadata", func(h *host) {
 			observe.Map(h, "made", Maps, func(m *meta) *corev1.Secret { return &corev1.Secret{} })
 			observe.On(h, "made", ignore[meta])
 		}, nil, []string{"metadata"}},
-		{"a source is made of objects", func(h *host) {
+		{"a source is derived from objects", func(h *host) {
 			observe.Map(h, "made", Maps, func(*corev1.ConfigMap) *corev1.Secret { return &corev1.Secret{} })
 			observe.On(h, "made", ignore[meta])
 			onMeta(h)
 		}, nil, []string{"whole"}},
-		{"a source is made of objects, and nobody observes it", func(h *host) {
+		{"a source is derived from objects, without an observer", func(h *host) {
 			observe.Map(h, "made", Maps, func(*corev1.ConfigMap) *corev1.Secret { return &corev1.Secret{} })
 			onMeta(h)
 		}, nil, []string{"metadata"}},
@@ -86,7 +86,7 @@ func TestWhatIsTransferred(t *testing.T) {
 			observe.Source[corev1.ConfigMap](h, "again")
 			observe.On(h, "again", ignore[corev1.ConfigMap])
 		}, nil, []string{"whole"}},
-		{"the objects later", onMeta, onWhole, []string{"whole", "metadata"}},
+		{"objects later", onMeta, onWhole, []string{"whole", "metadata"}},
 		{"metadata later", onWhole, onMeta, []string{"whole"}},
 		{"metadata of another source later", onWhole, func(h *host) {
 			observe.Source[corev1.ConfigMap](h, "again")
@@ -107,14 +107,14 @@ func TestWhatIsTransferred(t *testing.T) {
 					t.Error(err)
 				}
 				if d := cmp.Diff(tc.want, h.contents()); d != "" {
-					t.Errorf("the stores hold (-want +got):\n%s", d)
+					t.Errorf("contents of the stores (-want +got):\n%s", d)
 				}
 			})
 		})
 	}
 }
 
-// An observer of metadata is told what one of objects is told, and goes on when that one comes and goes.
+// An observer of metadata gets the same events as one of objects, and continues when that one is added and removed.
 func TestMetadataBesideObjects(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -137,14 +137,14 @@ func TestMetadataBesideObjects(t *testing.T) {
 		h.start()
 		for r := range known.Store().Snapshot().All() {
 			if strings.Contains(string(r.Raw()), "secret") {
-				t.Errorf("held is %q", r.Raw())
+				t.Errorf("stored is %q", r.Raw())
 			}
 		}
 		if d := h.Describe().Sources[0]; !d.Running || d.Objects != 1 || len(d.Status) != 1 {
 			t.Errorf("described as %+v", d)
 		}
 		if others := h.DescribeOthers(h.cache.Stores(configMaps)); len(others) != 0 {
-			t.Errorf("somebody else's: %+v", others)
+			t.Errorf("the other observer: %+v", others)
 		}
 		var objects story
 		o := observe.On(h, Maps, objects.observe)
@@ -164,10 +164,10 @@ func TestMetadataBesideObjects(t *testing.T) {
 			t.Error(d)
 		}
 		if d := cmp.Diff([]string{"metadata"}, h.contents()); d != "" {
-			t.Errorf("the stores hold (-want +got):\n%s", d)
+			t.Errorf("contents of the stores (-want +got):\n%s", d)
 		}
 		if n := asked.Load(); n != 1 {
-			t.Errorf("the source was asked for its options %d times", n)
+			t.Errorf("the function of the source was called %d times", n)
 		}
 		if _, err := known.Get(cache.Key{Namespace: "a", Name: "y"}); err != nil {
 			t.Error(err)
@@ -175,7 +175,7 @@ func TestMetadataBesideObjects(t *testing.T) {
 	})
 }
 
-// Namespaces are changed for the objects and for their metadata.
+// SetNamespaces applies to the stores of objects and of metadata.
 func TestNamespacesOfMetadata(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {

@@ -108,7 +108,7 @@ func TestDeclarationMistakes(t *testing.T) {
 	}
 }
 
-// runOf returns a run of declarations, whose sources open as open tells.
+// runOf returns a run of declarations, whose sources are opened by open.
 func runOf(d *declarations, degraded bool, open func(attempt int) (*feed, error)) *running {
 	attempts := 0
 	return &running{

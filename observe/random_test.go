@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// ledger is what one observer was given, folded; it says when that is not a history (W2, W3, W5, W6).
+// ledger folds the events of one observer. It fails if they are not a valid history (W2, W3, W5, W6).
 type ledger struct {
 	t      *testing.T
 	name   string
@@ -33,7 +33,7 @@ type ledger struct {
 	left   bool
 }
 
-// leave says that it is not to be compared at the end.
+// leave excludes the ledger from the comparison at the end.
 func (l *ledger) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +50,7 @@ func (l *ledger) take(e observe.Event[corev1.ConfigMap]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	wrong := func(text string) {
-		l.t.Errorf("%s: %s: %s %s, prior %v, object %v; given last: %q", l.name, text, e.Type, e.Key, e.Prior(), e.Object(),
+		l.t.Errorf("%s: %s: %s %s, prior %v, object %v; last state: %q", l.name, text, e.Type, e.Key, e.Prior(), e.Object(),
 			l.state[e.Key])
 	}
 	if e.Type == observe.Synchronized {
@@ -87,8 +87,8 @@ func number(version string) int {
 	return n
 }
 
-// Whatever happens to the objects, the connection and the observers, each observer is given a history whose fold is the
-// state. Observers are slow, fail, panic and leave, also from within.
+// Each observer gets a history whose fold is the state, whatever happens to the objects, the connection and the
+// observers. Observers are slow, fail, panic and leave, also from their own handler.
 func TestEveryObserverFoldsToTheState(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, seed uint64) {
@@ -177,7 +177,7 @@ func playHistory(t *testing.T, h *host, rnd *rand.Rand) {
 	for value := range 300 {
 		switch key := fmt.Sprintf("%c/%d", 'a'+rnd.IntN(2), rnd.IntN(4)); rnd.IntN(20) {
 		case 0, 1, 2, 3, 4:
-			_ = h.server.Remove(configMaps, key[:1], key[2:]) // which may not be there
+			_ = h.server.Remove(configMaps, key[:1], key[2:]) // the object may be absent
 		case 5:
 			h.server.DropConnections()
 		case 6:

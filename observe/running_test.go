@@ -31,9 +31,9 @@ func TestObserverRemovedFromInside(t *testing.T) {
 				self = observe.On(h, Maps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 					if e.Key.Name == "last" {
 						self.Remove()
-						self.Remove() // again is harmless
+						self.Remove() // a second call has no effect
 						if ctx.Err() != nil {
-							t.Error("what is being handled is not finished")
+							t.Error("the context of the running handler has ended")
 						}
 						return errors.Join(got.observe(ctx, e), errors.New("not retried any more"))
 					}
@@ -96,10 +96,10 @@ func TestDeclaredWhileRunning(t *testing.T) {
 			t.Errorf("%d watches for two observers", n)
 		}
 		sourceOf(h, "later", cache.Namespaces("b"))
-		sourceOf(h, Maps) // refused
+		sourceOf(h, Maps) // a duplicate, which is refused
 		synctest.Wait()
 		if d := cmp.Diff([]string{"Synchronized"}, early.take()); d != "" {
-			t.Errorf("an observer that was there before its source: %s", d)
+			t.Errorf("an observer that was declared before its source: %s", d)
 		}
 		if !strings.Contains(h.log.String(), "another source is declared") {
 			t.Errorf("a second source is not reported:\n%s", h.log)
@@ -172,10 +172,10 @@ func TestNamespacesAtRunTime(t *testing.T) {
 		step([]string{"Deleted inferred a/x 1=1"}, "c")
 		step([]string{"Added a/x =1"}, "c", "a")
 		if n := h.server.Log().Count(apiserver.Match{Namespace: "c", Verb: "watch"}); n != 1 {
-			t.Errorf("a namespace that stays is watched anew: %d watches", n)
+			t.Errorf("a remaining namespace is watched again: %d watches", n)
 		}
 		if n := h.server.Log().Count(apiserver.Match{Namespace: "a"}); n != 2*first {
-			t.Errorf("%d requests for the namespace that went and came back, want %d", n, 2*first)
+			t.Errorf("%d requests for the namespace that was removed and added, want %d", n, 2*first)
 		}
 		if err := o.SetNamespaces(); err != nil {
 			t.Fatal(err)

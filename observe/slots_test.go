@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestSlotsComeAndGo: what leaves with a slot is no deletion, what comes with one is initial, and collections have what
-// is held.
+// TestSlotsComeAndGo: objects of a lost slot are not deleted, and objects of a gained slot are initial. Collections
+// have the objects of held slots.
 func TestSlotsComeAndGo(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -74,7 +74,7 @@ func TestSlotsComeAndGo(t *testing.T) {
 	})
 }
 
-// TestDerivedObjectsLeave: what was made of an object leaves with it.
+// TestDerivedObjectsLeave: a derived object leaves with its source object.
 func TestDerivedObjectsLeave(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {

@@ -94,15 +94,15 @@ func TestStopDrains(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(begin); took != 5*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("Stop took %v", took)
 		}
 		if d := cmp.Diff([]string{"Synchronized", "Added a/x =1"}, got.take()); d != "" {
-			t.Errorf("what was being handled is finished, and nothing more: %s", d)
+			t.Errorf("want only the running handler to finish: %s", d)
 		}
 	})
 }
 
-func TestStopNamesWhoDoesNot(t *testing.T) {
+func TestStopNamesRunningObservers(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		forEver, cause := make(chan struct{}), make(chan error, 1)
@@ -148,12 +148,12 @@ func TestRetryEndsWithStop(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(begin); took != 0 || calls.Load() != 1 {
-			t.Errorf("it took %v and %d calls", took, calls.Load())
+			t.Errorf("Stop took %v and %d calls", took, calls.Load())
 		}
 	})
 }
 
-// Every Stop returns when nothing runs any more, also one that comes while another one waits.
+// Every Stop returns only when all observers have ended, also a Stop beside another one.
 func TestStopTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -178,9 +178,9 @@ func TestStopTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// The second Stop has its own patience: it does not wait for longer than its drain and the grace allow the first one
-// to.
-func TestStopTwiceNamesWhoDoesNot(t *testing.T) {
+// The second Stop has its own deadline. It does not wait longer than its drain and grace, whatever the first one
+// allows.
+func TestSecondStopNamesRunningObservers(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		forEver := make(chan struct{})
@@ -191,7 +191,7 @@ func TestStopTwiceNamesWhoDoesNot(t *testing.T) {
 		}, observe.Name("stubborn"))
 		h.start()
 		first := make(chan error)
-		go func() { first <- h.Stop(t.Context()) }() // drains as long as the test
+		go func() { first <- h.Stop(t.Context()) }() // drains for the whole test
 		synctest.Wait()
 		drain, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -207,7 +207,7 @@ func TestStopTwiceNamesWhoDoesNot(t *testing.T) {
 	})
 }
 
-// A source that failed is reported also when the start is given up for another reason.
+// A failed source is reported also if the start ends for another reason.
 func TestContextEndsWhileStartingAfterAFailure(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -222,7 +222,7 @@ func TestContextEndsWhileStartingAfterAFailure(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := h.Start(ctx); !errors.Is(err, broken) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Start: %v, want what was wrong and nothing else", err)
+			t.Errorf("Start: %v, want only the failure of the source", err)
 		}
 	})
 }

@@ -78,7 +78,7 @@ func TestAsync(t *testing.T) {
 	begun := began
 	if resp, _ := ask("Prefer", "respond-async", "Idempotency-Key",
 		"a.b"); resp.StatusCode != http.StatusUnprocessableEntity || began != begun {
-		t.Errorf("a key that no operation can have: %+v, begun %v", resp, began != begun)
+		t.Errorf("an impossible key: %+v, started %v", resp, began != begun)
 	}
 	if resp, _ := ask("Prefer", "wait=1, respond-async"); resp.StatusCode != http.StatusAccepted ||
 		resp.Header.Get("Preference-Applied") != "respond-async" {

@@ -2,8 +2,8 @@ package operations
 
 import "testing"
 
-// TestCredentialsByAnyName has the names that the schema refuses (see the tests of the custom resources) refused before
-// that.
+// TestCredentialsByAnyName: headers with credentials are recognized in every spelling, as by the schema (see the tests
+// of the custom resources).
 func TestCredentialsByAnyName(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{

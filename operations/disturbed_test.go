@@ -25,10 +25,10 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestDisturbed has callers schedule, retry, cancel and delete operations of the same resources through two schedulers,
-// while a third of the requests go wrong: lost before they arrive, answers lost on the way back, and resources on which
-// others are faster. What reached the API server is counted: an operation begins once however often it is asked for, an
-// error that is an answer means that nothing was begun, and no operation takes the place of one that has not ended.
+// TestDisturbed lets callers schedule, retry, cancel and delete operations of the same resources through two
+// schedulers. A third of the requests fail: lost requests, lost answers, and resources that others change first. The
+// test examines all writes that reached the API server. An operation starts once, however often it is requested. A
+// definite error means that nothing was started. No operation replaces one that has not ended.
 func TestDisturbed(t *testing.T) {
 	seed.Play(t, 3, func(t *testing.T, play uint64) {
 		b := setup(t)
@@ -39,10 +39,10 @@ func TestDisturbed(t *testing.T) {
 			res := operations.Resource{Type: "Application", ID: fmt.Sprint("app", r)}
 			for c := range 2 {
 				all.Go(func() {
-					who := &caller{disturber: d, res: res, name: fmt.Sprint(res.ID, "-", c), schedulers: schedulers}
-					who.rnd = seed.Rand(play, who.name)
+					actor := &caller{disturber: d, res: res, name: fmt.Sprint(res.ID, "-", c), schedulers: schedulers}
+					actor.rnd = seed.Rand(play, actor.name)
 					for step := range 6 {
-						who.act(step, r == 0)
+						actor.act(step, r == 0)
 					}
 				})
 			}
@@ -53,7 +53,7 @@ func TestDisturbed(t *testing.T) {
 	})
 }
 
-// caller does one thing after the other.
+// caller makes one request after the other.
 type caller struct {
 	*disturber
 	name       string
@@ -67,7 +67,7 @@ func (c *caller) act(step int, deletes bool) {
 	ctx := context.WithValue(c.ctx, actionKey{}, action)
 	scheduler := func() *operations.Scheduler { return c.schedulers[c.rnd.IntN(len(c.schedulers))] }
 	switch what := c.rnd.IntN(10); {
-	case what < 7 && c.begun(c.res) > 8: // the history holds ten
+	case what < 7 && c.begun(c.res) > 8: // the history has room for ten
 	case what < 5:
 		request := operations.Request{
 			ID: action, Type: operations.Update, Resource: c.res,
@@ -96,7 +96,7 @@ func (c *caller) act(step int, deletes bool) {
 	}
 }
 
-// repeat does something again for as long as it says so.
+// repeat calls again until it returns false, at most 20 times.
 func (c *caller) repeat(again func() bool) {
 	for range 20 {
 		if !again() {
@@ -105,8 +105,8 @@ func (c *caller) repeat(again func() bool) {
 	}
 }
 
-// answered tells whether an error is what the API server's state means for a request, and not that it could not be
-// made.
+// answered reports whether an error describes the API server's state for a request. Other errors mean that the request
+// could not be made.
 func answered(err error) bool {
 	return slices.ContainsFunc([]error{
 		operations.ErrInProgress, operations.ErrIDReused, operations.ErrNotFound, operations.ErrEnded,
@@ -121,7 +121,7 @@ func (d *disturber) scheduled(id string, op *v1alpha1.Operation, err error) {
 	case err == nil && op.EffectiveID() != id:
 		d.errorf("asked for %s, got %s", id, op.EffectiveID())
 	case err == nil && began == 0:
-		d.errorf("%s was never begun", id)
+		d.errorf("%s was never started", id)
 	case errors.Is(err, operations.ErrIDReused), answered(err) && began > d.removed(id):
 		d.errorf("%s was begun: %v", id, err)
 	}
@@ -134,7 +134,7 @@ func (d *disturber) retried(action string, op *v1alpha1.Operation, err error) {
 	case len(began) > 1:
 		d.errorf("%s began %q", action, began)
 	case err == nil && !slices.Contains(began, op.EffectiveID()):
-		d.errorf("%s says %s and began %q", action, op.EffectiveID(), began)
+		d.errorf("%s returned %s and started %q", action, op.EffectiveID(), began)
 	case answered(err) && len(began) > 0 && d.removed(began[0]) == 0:
 		d.errorf("%s began %q: %v", action, began, err)
 	}
@@ -147,7 +147,7 @@ func (d *disturber) canceled(action string, op *v1alpha1.Operation, err error) {
 	case len(canceled) > 1:
 		d.errorf("%s canceled %q", action, canceled)
 	case err == nil && (!op.Spec.CancelRequested || len(canceled) == 1 && canceled[0] != op.EffectiveID()):
-		d.errorf("%s says %s and canceled %q", action, op.EffectiveID(), canceled)
+		d.errorf("%s returned %s and canceled %q", action, op.EffectiveID(), canceled)
 	case errors.Is(err, operations.ErrInProgress), errors.Is(err, operations.ErrNotFound) && len(canceled) > 0 &&
 		d.removed(canceled[0]) == 0:
 		d.errorf("%s canceled %q: %v", action, canceled, err)
@@ -155,19 +155,19 @@ func (d *disturber) canceled(action string, op *v1alpha1.Operation, err error) {
 	d.plain(action, err)
 }
 
-// plain checks that an error is one of the documented ones.
+// plain fails the test if an error is not one of the documented ones.
 func (d *disturber) plain(action string, err error) {
 	if err != nil && !answered(err) && !errors.Is(err, disturb.ErrLost) && !apierrors.IsConflict(err) {
 		d.errorf("%s: %v", action, err)
 	}
 }
 
-// check looks at everything that reached the API server, in the order of its versions.
+// check examines all writes that reached the API server, in the order of their versions.
 func (d *disturber) check() {
 	d.mu.Lock()
 	log := slices.Clone(d.log)
 	d.mu.Unlock()
-	last := func(e entry) int { return map[kind]int{remove: 1}[e.kind] } // it has the version that it has removed
+	last := func(e entry) int { return map[kind]int{remove: 1}[e.kind] } // a removal has the version that it removed
 	slices.SortFunc(log, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.version, b.version), cmp.Compare(last(a), last(b)))
 	})
@@ -176,15 +176,15 @@ func (d *disturber) check() {
 		switch e.kind {
 		case begin:
 			if id := running[e.resource]; id != "" {
-				d.errorf("%s took the place of %s, which had not ended", e.id, id)
+				d.errorf("%s replaced %s, which had not ended", e.id, id)
 			}
 			running[e.resource] = e.id
 			if began[e.id]++; began[e.id] > 1+removed[e.id] {
-				d.errorf("%s was begun %d times and forgotten %d times", e.id, began[e.id], removed[e.id])
+				d.errorf("%s was started %d times and removed %d times", e.id, began[e.id], removed[e.id])
 			}
 		case end, remove:
 			if id := running[e.resource]; e.kind == end && id != e.id {
-				d.errorf("%s has ended while %s was there", e.id, id)
+				d.errorf("%s has ended while %s was stored", e.id, id)
 			}
 			running[e.resource] = ""
 			for _, id := range e.ids {
@@ -203,15 +203,15 @@ const (
 	remove kind = "remove"
 )
 
-// entry is a write that was done.
+// entry is a successful write.
 type entry struct {
 	kind                 kind
 	resource, id, action string
 	version              uint64
-	ids                  []string // remove: everything that was forgotten
+	ids                  []string // remove: all that were removed
 }
 
-// disturber is what happens to requests between the schedulers and the API server, and counts those that arrive.
+// disturber disturbs the requests between the schedulers and the API server, and records those that arrive.
 type disturber struct {
 	*bench
 	seed uint64
@@ -327,7 +327,7 @@ func (d *disturber) begun(res operations.Resource) int {
 	return d.count(func(e entry) bool { return e.kind == begin && e.resource == res.ID })
 }
 
-// ids are those of the operations to which an action has done something.
+// ids returns the ids of the operations that an action has affected.
 func (d *disturber) ids(kind kind, action string) (ids []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -339,8 +339,7 @@ func (d *disturber) ids(kind kind, action string) (ids []string) {
 	return ids
 }
 
-// others are faster: the operation of a resource ends, or is written by somebody, and perhaps another one follows at
-// once.
+// others changes a resource first. It ends its operation or writes it, and sometimes schedules another one at once.
 func (d *disturber) others(res operations.Resource, rnd *rand.Rand) {
 	switch rnd.IntN(4) {
 	case 0:
@@ -359,7 +358,7 @@ func (d *disturber) others(res operations.Resource, rnd *rand.Rand) {
 	}
 }
 
-// follow schedules an operation of somebody else, if there is room for it.
+// follow schedules another caller's operation, unless there are too many.
 func (d *disturber) follow(res operations.Resource, rnd *rand.Rand) bool {
 	if d.begun(res) > 5 {
 		return false
@@ -384,7 +383,7 @@ func (d *disturber) touch(res operations.Resource) {
 	})
 }
 
-// end ends the operation of a resource as an executor would, if there is one that has not ended.
+// end ends the unfinished operation of a resource, as an executor would.
 func (d *disturber) end(res operations.Resource, rnd *rand.Rand) {
 	phase := []v1alpha1.Phase{v1alpha1.PhaseFailed, v1alpha1.PhaseSuccess}[rnd.IntN(2)]
 	written := d.change(res, "status", func(op *v1alpha1.Operation) bool {
@@ -399,7 +398,7 @@ func (d *disturber) end(res operations.Resource, rnd *rand.Rand) {
 	}
 }
 
-// change writes an Operation, again after a conflict, unless there is nothing to be changed.
+// change writes an Operation, repeatedly after conflicts, unless change reports that nothing changes.
 func (d *disturber) change(
 	res operations.Resource, subresource string, change func(*v1alpha1.Operation) bool,
 ) *v1alpha1.Operation {
@@ -429,7 +428,7 @@ func (d *disturber) change(
 	}
 }
 
-// remove deletes the Operation of a resource, whatever it does.
+// remove deletes the Operation of a resource in any state.
 func (d *disturber) remove(res operations.Resource) {
 	for {
 		op, err := d.Get(d.ctx, res)
@@ -440,7 +439,7 @@ func (d *disturber) remove(res operations.Resource) {
 			_, err = call.Do(d.ctx, d.calls, call.Request{
 				Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource, Kind: "Operation", Namespace: op.Namespace,
 				Name: op.Name,
-				// so that it is known what is forgotten
+				// so that the removed version is known
 				Body: fmt.Appendf(nil, `{"preconditions":{"resourceVersion":%q}}`, op.ResourceVersion),
 			}, call.Policy{})
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// lossy returns a scheduler of the same namespace that loses the answer to its first request with that method, after
-// which others go on.
+// lossy returns a scheduler of the same namespace that loses the answer to its first request with that method. others
+// runs before the loss is reported.
 func (b *bench) lossy(method string, others func()) *operations.Scheduler {
 	b.t.Helper()
 	var first sync.Once
@@ -44,14 +44,14 @@ func (b *bench) update(id string) *v1alpha1.Operation {
 	return op
 }
 
-func TestRetryWhoseAnswerIsLost(t *testing.T) {
+func TestRetryWithALostAnswer(t *testing.T) {
 	b := setup(t)
 	tests := map[string]struct {
 		reason string
 		others func()
 	}{
-		"Ended": {"The executor was faster than the second try.", func() { b.finish(shop, v1alpha1.PhaseFailed) }},
-		"Followed": {"So was a whole other operation.", func() {
+		"Ended": {"The operation has ended before the second try.", func() { b.finish(shop, v1alpha1.PhaseFailed) }},
+		"Followed": {"Another operation has followed and ended before the second try.", func() {
 			b.finish(shop, v1alpha1.PhaseFailed)
 			b.update("other")
 			b.finish(shop, v1alpha1.PhaseFailed)
@@ -71,13 +71,13 @@ func TestRetryWhoseAnswerIsLost(t *testing.T) {
 			tc.others()
 		}).Retry(b.ctx, shop)
 		if err != nil || op.EffectiveID() != written {
-			t.Errorf("%s: %s The retry %s is told as %v", name, tc.reason, written, err)
+			t.Errorf("%s: %s The retry %s returns %v", name, tc.reason, written, err)
 		}
 	}
 }
 
-// TestCancelReachesOneOperation has the operation that was there end, and another one follow, while its cancellation is
-// on the way.
+// TestCancelReachesOneOperation: while a cancellation is under way, its operation ends and another one replaces it. The
+// new one is not canceled.
 func TestCancelReachesOneOperation(t *testing.T) {
 	b := setup(t)
 	b.update("one")
@@ -87,12 +87,12 @@ func TestCancelReachesOneOperation(t *testing.T) {
 		t.Errorf("%v %v", op, err)
 	}
 	if op, err := b.Get(b.ctx, shop); err != nil || op.EffectiveID() != "two" || op.Spec.CancelRequested {
-		t.Errorf("the one that followed: %+v %v", op.Spec, err)
+		t.Errorf("the next operation: %+v %v", op.Spec, err)
 	}
 }
 
-// TestBusy has somebody write the Operation before each of the first writes of a request, more often than one would try
-// by chance.
+// TestBusy makes another writer change the Operation before each of the first writes of a request. There are more
+// conflicts than chance produces.
 func TestBusy(t *testing.T) {
 	b := setup(t)
 	busy := func() *operations.Scheduler {
@@ -126,9 +126,9 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestScheduleOfWhatIsDeleted has the answer to a create lost, and the Operation deleted before anybody has looked what
-// became of it.
-func TestScheduleOfWhatIsDeleted(t *testing.T) {
+// TestScheduleOfADeletedOperation loses the answer to a create, and deletes the Operation before the scheduler looks
+// for it.
+func TestScheduleOfADeletedOperation(t *testing.T) {
 	b := setup(t)
 	var lost, removed sync.Once
 	config := disturb.Config(b.config, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {

@@ -102,12 +102,12 @@ func ended(id string, phase v1alpha1.Phase) *oneObject {
 	return o
 }
 
-// TestScheduleInRaces: an ended operation is replaced by exactly one request, however the races with other writers end.
+// TestScheduleInRaces: an ended operation is replaced by exactly one request, whatever other writers do.
 func TestScheduleInRaces(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		start  func() *oneObject
-		before func(o *oneObject, n int) // the n-th write
+		before func(o *oneObject, n int) // before the n-th write
 		refuse bool                      // the caller may not replace
 		want   string                    // the id of the result; empty: the error
 		err    error
@@ -174,8 +174,8 @@ func TestScheduleInRaces(t *testing.T) {
 
 var errNotAllowed = errors.New("not allowed")
 
-// TestCancelOfALargeObject: a cancellation removes only as much of a full object as it needs, and only of the version
-// that it has read.
+// TestCancelOfALargeObject: a cancellation removes only as much of a full object as it needs. It does so only for the
+// version that it has read.
 func TestCancelOfALargeObject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestCancelOfALargeObject(t *testing.T) {
 			}
 			levels = append(levels, len(patch["metadata"])+len(patch["spec"]))
 		}
-		// Each refusal gives up more; the conflict begins again with the next version.
+		// Each refusal removes more; after the conflict the removal starts again with the new version.
 		if len(levels) != 4 || levels[0] != 2 || levels[1] != 3 || levels[2] != 5 || levels[3] != 2 {
 			t.Errorf("the patches have %v members: %q", levels, o.patches)
 		}

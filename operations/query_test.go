@@ -92,7 +92,7 @@ func TestQuery(t *testing.T) {
 				t.Errorf("matches: %v, want %v", got, c.matches)
 			}
 			got := c.query.values()
-			if terms := strings.Split(got.Get("fieldSelector"), ","); len(terms) > 1 { // in no order
+			if terms := strings.Split(got.Get("fieldSelector"), ","); len(terms) > 1 { // the order is random
 				slices.Sort(terms)
 				got.Set("fieldSelector", strings.Join(terms, ","))
 			}

@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 )
 
-// TestServerRefuses has the server of the other tests here hold the rules that a real one does.
+// TestServerRefuses: the in-memory server of these tests enforces the rules of a real API server.
 func TestServerRefuses(t *testing.T) {
 	t.Parallel()
 	operationbed.PlayRules(operationbed.New(t))

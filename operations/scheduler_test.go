@@ -65,7 +65,7 @@ func (b *bench) finish(r operations.Resource, phase v1alpha1.Phase) {
 	}
 }
 
-// setEnd writes into an Operation that it has ended, and its history.
+// setEnd sets the status and the history of an ended Operation.
 func setEnd(op *v1alpha1.Operation, phase v1alpha1.Phase) {
 	if old := op.Status; old.OperationID != "" && old.OperationID != op.EffectiveID() {
 		op.Status = v1alpha1.OperationStatus{History: append([]v1alpha1.FinishedOperation{{
@@ -102,7 +102,7 @@ func TestIdempotency(t *testing.T) {
 	if _, err := b.Schedule(b.ctx, operations.Request{ID: "two", Type: operations.Delete, Resource: shop}); err != nil {
 		t.Fatal(err)
 	}
-	// Not picked up yet: the old outcome is not that of the new request.
+	// Not picked up yet: the old outcome does not belong to the new request.
 	op, err = b.Get(b.ctx, shop)
 	if err != nil || op.Terminal() || operations.ViewOf(op).Status != operations.InProgress {
 		t.Errorf("a request that was not picked up: %+v %v", op.Status, err)
@@ -162,7 +162,7 @@ func TestWait(t *testing.T) {
 	}
 	waited := make(chan operations.View, 1)
 	var waits sync.WaitGroup
-	waits.Go(func() { // before it is written
+	waits.Go(func() { // before the status is written
 		v, err := b.Wait(b.ctx, shop, "one", nil)
 		if err != nil {
 			t.Error(err)
@@ -216,7 +216,7 @@ func TestCancelAndRetry(t *testing.T) {
 	if _, err := b.Cancel(b.ctx, shop, "one"); !errors.Is(err, operations.ErrEnded) {
 		t.Errorf("cancel after the end: %v", err)
 	}
-	// Somebody else retries first, and that one has ended too when our write comes.
+	// Another caller retries first, and that operation has also ended when the write arrives.
 	config := rest.CopyConfig(b.config)
 	var faster sync.Once
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -247,7 +247,7 @@ func TestCancelAndRetry(t *testing.T) {
 	}
 	b.finish(shop, v1alpha1.PhaseSuccess)
 	if again, err := b.Retry(b.ctx, shop); !errors.Is(err, operations.ErrSucceeded) {
-		t.Errorf("retry of what has succeeded: %v %v", again, err)
+		t.Errorf("retry of a success: %v %v", again, err)
 	}
 	if v, err := b.Wait(b.ctx, shop, op.EffectiveID(), nil); err != nil || v.Status != operations.Succeeded {
 		t.Errorf("after that: %+v %v", v, err)
@@ -258,8 +258,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestWaitForWhatIsDeleted has operations vanish while somebody waits for them, as those without time to live do.
-func TestWaitForWhatIsDeleted(t *testing.T) {
+// TestWaitForADeletedOperation deletes operations while a caller waits for them, as an executor does without a time to
+// live.
+func TestWaitForADeletedOperation(t *testing.T) {
 	b := setup(t)
 	remove := func() {
 		t.Helper()
@@ -274,7 +275,7 @@ func TestWaitForWhatIsDeleted(t *testing.T) {
 		reason string
 		ended  bool
 	}{
-		"Ended":   {"What is known last is its end, which is the answer.", true},
+		"Ended":   {"The last known state is its end, which is the result.", true},
 		"Running": {"It never ends.", false},
 	}
 	for name, tc := range tests {
@@ -288,7 +289,7 @@ func TestWaitForWhatIsDeleted(t *testing.T) {
 			}
 			remove()
 		})
-		v, err := b.WaitFor(b.ctx, op, func(operations.View) { once() }) // by then the waiter has seen it
+		v, err := b.WaitFor(b.ctx, op, func(operations.View) { once() }) // by then the waiter has seen the operation
 		if ended := err == nil && v.Status == operations.Succeeded; ended != tc.ended ||
 			!ended && !errors.Is(err, operations.ErrNotFound) {
 			t.Errorf("%s: %s: %+v %v", name, tc.reason, v, err)
@@ -299,7 +300,7 @@ func TestWaitForWhatIsDeleted(t *testing.T) {
 	}
 }
 
-// One that has ended stands in the way while it is being deleted, and says so.
+// An ended operation that is being deleted still blocks the next one, and the error says so.
 func TestInProgressErrorSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	op := &v1alpha1.Operation{}

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestTheTraceOfAnAPIService: what its handler schedules is in the trace of the caller, or in the one that the service
-// has put the request into.
+// TestTheTraceOfAnAPIService: an operation that a handler schedules is in the trace of the caller, or in the service's
+// own trace.
 func TestTheTraceOfAnAPIService(t *testing.T) {
 	const caller = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
 	own := trace.NewSpanContext(trace.SpanContextConfig{

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhy: the most direct cause of an object comes first, and one of which there is nothing else to say has its next
-// step due, which is no trouble in the first seconds.
+// TestWhy: the most direct cause of an object comes first. If there is no other cause, its next step is due, which is
+// no trouble in the first seconds.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	picked := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)

@@ -27,8 +27,8 @@ func (refusingShards) Fence(slot int) error {
 	return nil
 }
 
-// TestBindings: the requests of a reconciliation and of a fiber are refused if the right to work is lost, and require a
-// version where another process may have the right.
+// TestBindings: requests of a reconciliation and of a fiber are refused once the right to work is lost. They require a
+// resource version if another process may have that right.
 func TestBindings(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestBlockedWorkers: a controller all of whose workers are at one object for minutes is not said to be running well,
-// and the stack of their code is told, of the object that they are at and of one that waits for them.
+// TestBlockedWorkers: a controller whose workers are all blocked for minutes is reported as blocked. Why shows the
+// stack of the worker for the object in progress and for a waiting object.
 func TestBlockedWorkers(t *testing.T) {
 	bubble(t, func(b *bench) {
 		release := make(chan struct{})
@@ -27,7 +27,7 @@ func TestBlockedWorkers(t *testing.T) {
 		b.put("other")
 		b.settle()
 		if d := c.Describe(0); d.BlockedSince != nil {
-			t.Errorf("a few seconds are no block: %v", d.BlockedSince)
+			t.Errorf("blocked after a few seconds: %v", d.BlockedSince)
 		}
 		time.Sleep(7 * time.Minute)
 		d := c.Describe(0)

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// TestCaller: a reconciliation reads the object, keeps the finalizer around the reconciler, and always finishes.
+// TestCaller: a reconciliation reads the object, keeps the finalizer while the reconciler runs, and always finishes.
 func TestCaller(t *testing.T) {
 	t.Parallel()
 	const finalizerName = "example.com/gateways"
@@ -24,14 +24,14 @@ func TestCaller(t *testing.T) {
 	for _, tc := range []struct {
 		reason   string
 		missing  bool // the object does not exist
-		has      bool // it has the finalizer
+		has      bool // the object has the finalizer
 		deleting bool
 		do       func(ctx context.Context) (Result, error) // the reconciler or its Cleanup
-		stop     error                                     // stops the reconciliation before
+		stop     error                                     // stops the reconciliation beforehand
 		want     []string                                  // calls
 		err      error
 		res      Result
-		finally  []string // finalizers at the server; nil: the object does not exist
+		finally  []string // finalizers on the server; nil: the object does not exist
 	}{
 		{reason: "missing", missing: true, want: []string{"deleted", "finish"}},
 		{
@@ -65,7 +65,7 @@ func TestCaller(t *testing.T) {
 			do: func(context.Context) (Result, error) { return Done, failed }, err: failed, finally: []string{finalizerName},
 		},
 		{
-			reason: "cleanup goes on", has: true, deleting: true, want: []string{"reads", "clean with finalizer", "finish"},
+			reason: "cleanup continues", has: true, deleting: true, want: []string{"reads", "clean with finalizer", "finish"},
 			do: func(context.Context) (Result, error) { return After(time.Minute), nil }, res: After(time.Minute),
 			finally: []string{finalizerName},
 		},
@@ -134,13 +134,13 @@ func TestCaller(t *testing.T) {
 					t.Errorf("calls are %q, want %q", calls, tc.want)
 				}
 				if !errors.Is(end.err, tc.err) || end.res != tc.res || end.existed == tc.missing {
-					t.Errorf("it ends with %+v", end)
+					t.Errorf("the reconciliation ends with %+v", end)
 				}
 				if isAbort(end.err) != (tc.stop != nil) {
 					t.Errorf("aborted: %v", isAbort(end.err))
 				}
 				if !errors.Is(r.fence(), errReturned) && tc.stop == nil {
-					t.Error("it may send requests after its end")
+					t.Error("requests are allowed after the end")
 				}
 				var finalizers []string
 				if g := testbed.Stored(server, k); g != nil {

@@ -19,18 +19,18 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// ledger is a Cleaner that keeps, for each object, an account outside: of the size that it asks for, and of what
-// others have noted in it. It writes what it has seen into the status, once or twice for each call, fails now and
-// then, and wants to be called again.
+// ledger is a Cleaner with an external account for each object. The account records the size of the object and the
+// annotation that other clients write. ledger writes both into the status, fails at random, and sometimes asks for
+// another call.
 type ledger struct {
 	b *bench
 
 	mu      sync.Mutex
 	rnd     *rand.Rand
-	seen    map[string]gateway // the last state that it was given and has dealt with without error
+	seen    map[string]gateway // the last state that was handled without error
 	opened  map[string]int     // accounts, by uid
 	calls   int
-	cleaned map[string]int // clean-ups that succeeded, by uid
+	cleaned map[string]int // successful clean-ups, by uid
 }
 
 func (l *ledger) draw(n int) int {
@@ -40,7 +40,7 @@ func (l *ledger) draw(n int) int {
 }
 
 func (l *ledger) Reconcile(ctx context.Context, g *gateway) (reconcile.Result, error) {
-	given := *g.DeepCopyObject().(*gateway)
+	before := *g.DeepCopyObject().(*gateway)
 	l.mu.Lock()
 	l.calls++
 	l.opened[string(g.UID)] = 1
@@ -58,16 +58,16 @@ func (l *ledger) Reconcile(ctx context.Context, g *gateway) (reconcile.Result, e
 	if err != nil {
 		return reconcile.Retry(err)
 	}
-	if g.Generation != given.Generation || g.Annotations["touched"] != given.Annotations["touched"] {
-		// Somebody else has written meanwhile. The status knows, the account has what was given: another call has to
-		// follow.
+	if g.Generation != before.Generation || g.Annotations["touched"] != before.Annotations["touched"] {
+		// Another client has written in the meantime. The status has its change and the account has the older state, so
+		// another call must follow.
 		err = client.ModifyStatus(ctx, l.b.client(), g, func(g *gateway) error { g.Status.Count++; return nil })
 		if err != nil {
 			return reconcile.Retry(err)
 		}
 	}
 	l.mu.Lock()
-	l.seen[g.Name] = given
+	l.seen[g.Name] = before
 	l.mu.Unlock()
 	if l.draw(4) == 0 {
 		return reconcile.After(time.Duration(l.draw(5000)) * time.Millisecond), nil
@@ -86,9 +86,9 @@ func (l *ledger) Cleanup(_ context.Context, g *gateway) (reconcile.Result, error
 	return reconcile.Done, nil
 }
 
-// TestDisturbedReconciliations changes and deletes objects at random while a third of the requests of their
-// controller go wrong. In the end each was reconciled in its last state, which the status says, what is deleted is
-// cleaned up and gone, and nothing more happens.
+// TestDisturbedReconciliations changes and deletes objects at random while a third of the controller's requests fail.
+// In the end each object was reconciled in its last state, and deleted objects are cleaned up. Then the controller is
+// idle.
 func TestDisturbedReconciliations(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 4, func(t *testing.T, seed uint64) {
@@ -184,7 +184,7 @@ func (b *bench) disturbedReconciliations(seed uint64) {
 	if st, f := c.Describe(0).Counts, c.Failures(); len(f) > 0 || st.Ready+st.Running > 0 {
 		problem("", "%+v, failures %v", st, f)
 	}
-	// Only what After has asked for goes on, a quarter of the time, and dies out.
+	// Only calls requested by After continue. A quarter of the calls requests one, so they die out.
 	if n := l.calls - before; n > 40 || l.calls > 2000 {
 		problem("", "%d calls, %d in the last hour", l.calls, n)
 	}

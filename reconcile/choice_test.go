@@ -81,7 +81,7 @@ func TestAnyOwner(t *testing.T) {
 	})
 }
 
-// TestPriorityOfObjects has one worker, which is busy while objects of each rank become ready.
+// TestPriorityOfObjects has one worker, which is busy while objects of each priority become ready.
 func TestPriorityOfObjects(t *testing.T) {
 	bubble(t, func(b *bench) {
 		open := make(chan struct{})
@@ -146,7 +146,7 @@ func TestWithDelay(t *testing.T) {
 			t.Errorf("attempts at %v, want %v and one more soon", at, want)
 		}
 		if !slices.Equal(asked, []int{0, 1, 2}) {
-			t.Errorf("asked for %v", asked)
+			t.Errorf("called for %v", asked)
 		}
 	})
 }
@@ -174,12 +174,12 @@ func TestSetNamespaces(t *testing.T) {
 					step("the start", func() { b.start() }, "two")
 				} else {
 					step("the start", func() { b.start() }, "one", "two")
-					step("less, listed anew", func() { set("b") }, "two")
+					step("fewer, listed again", func() { set("b") }, "two")
 				}
 				step("an object elsewhere", func() { in("a", "three") })
 				step("an object here", func() { in("b", "four") }, "four")
 				step("more", func() { set("a", "b") }, "one", "three")
-				step("all, listed anew", func() { set() }, "four", "one", "three", "two")
+				step("all, listed again", func() { set() }, "four", "one", "three", "two")
 				step("an object in another one", func() { in("c", "five") }, "five")
 				if err := c.SetNamespaces("Not_One"); err == nil || !strings.Contains(err.Error(), `invalid namespace "Not_One"`) {
 					t.Errorf("error %v", err)

@@ -48,7 +48,7 @@ func TestNeverTwoAtATime(t *testing.T) {
 		release := make(chan struct{})
 		b.controller(func(_ context.Context, n int, _ *gateway) (reconcile.Result, error) {
 			if at := running.Add(1); at != 1 {
-				t.Errorf("%d run at a time", at)
+				t.Errorf("%d reconciliations run at a time", at)
 			}
 			defer running.Add(-1)
 			if n == 1 {
@@ -69,7 +69,7 @@ func TestNeverTwoAtATime(t *testing.T) {
 		b.settle()
 		b.wantCalls(2, "deleted and created again")
 		if got := b.last().obj.UID; got != second || got == first {
-			t.Errorf("the last one was of %s, want %s", got, second)
+			t.Errorf("the last reconciliation was of %s, want %s", got, second)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestBackoff(t *testing.T) {
 				t.Errorf("%v between attempts %d and %d", gap, i, i+1)
 			}
 			if got := b.calls[i].info; got.Attempt != i+1 || !errors.Is(got.LastError, fail) {
-				t.Errorf("attempt %d says it is %d after %v", i+1, got.Attempt, got.LastError)
+				t.Errorf("attempt %d is reported as %d after %v", i+1, got.Attempt, got.LastError)
 			}
 		}
 		f := c.Failures()
@@ -105,7 +105,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// What happens meanwhile does not shorten a back-off, unless the spec changes.
+// Events during a back-off do not shorten it, unless the spec changes.
 func TestEventsDuringBackoff(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.controller(func(_ context.Context, n int, _ *gateway) (reconcile.Result, error) {
@@ -133,7 +133,7 @@ func TestEventsDuringBackoff(t *testing.T) {
 		testbed.Settle(11 * time.Hour)
 		b.wantCalls(3, "the time of the back-off has come")
 		if got := b.last().info.Reasons; len(got) < 2 {
-			t.Errorf("the reasons %v lack what happened meanwhile", got)
+			t.Errorf("the reasons %v lack the events during the back-off", got)
 		}
 	})
 }
@@ -166,8 +166,8 @@ func TestClassesOfErrors(t *testing.T) {
 		min, max time.Duration // until the second attempt
 	}{
 		{"retryable", errors.New("no"), 100 * time.Millisecond, time.Second},
-		{"Retry-After of anybody", slowDown(42 * time.Minute), 42 * time.Minute, 42 * time.Minute},
-		{"a conflict is tried again soon", conflictError(), time.Millisecond, 50 * time.Millisecond},
+		{"any error with RetryAfter", slowDown(42 * time.Minute), 42 * time.Minute, 42 * time.Minute},
+		{"a conflict is retried soon", conflictError(), time.Millisecond, 50 * time.Millisecond},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -196,10 +196,10 @@ func TestRetryAfter(t *testing.T) {
 		err    error
 		want   time.Duration // until the second attempt
 	}{
-		{"what the server asks for", apiError(429, 600), 10 * time.Minute},
+		{"the time that the server asks for", apiError(429, 600), 10 * time.Minute},
 		{"a server that asks for a month", apiError(429, 30*24*60*60), time.Hour},
 		{"a number of seconds that no duration can hold", apiError(503, math.MaxInt32), time.Hour},
-		{"anybody who asks for ever", fmt.Errorf("busy: %w", slowDown(math.MaxInt64)), time.Hour},
+		{"an error that asks for ever", fmt.Errorf("busy: %w", slowDown(math.MaxInt64)), time.Hour},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -300,7 +300,7 @@ func TestMaxInterval(t *testing.T) {
 		b.start()
 		testbed.Settle(10*time.Hour + time.Minute)
 		if n := b.count(); n < 10 || n > 12 {
-			t.Errorf("%d reconciliations in ten hours of an interval of one", n)
+			t.Errorf("%d reconciliations in ten hours with an interval of one hour", n)
 		}
 		if got := b.last().info.Reasons; len(got) != 1 || got[0].Type != reconcile.Interval {
 			t.Errorf("the reasons are %v", got)
@@ -320,11 +320,11 @@ func TestRateLimit(t *testing.T) {
 		testbed.Settle(2 * time.Minute)
 		for i := 2; i < b.count(); i++ {
 			if gap := b.calls[i].at - b.calls[i-2].at; gap < time.Minute {
-				t.Errorf("three within %v", gap)
+				t.Errorf("three reconciliations within %v", gap)
 			}
 		}
 		if n := b.count(); n < 8 || n > 13 {
-			t.Errorf("%d reconciliations in five minutes of events", n)
+			t.Errorf("%d reconciliations in five minutes with events", n)
 		}
 		wantSize(t, b, 69)
 	})
@@ -345,7 +345,7 @@ func TestReasons(t *testing.T) {
 			t.Errorf("the info is %+v", got)
 		}
 		if got := reconcile.InfoFrom(t.Context()).Reasons; got != nil {
-			t.Errorf("reasons outside: %v", got)
+			t.Errorf("reasons outside of a reconciliation: %v", got)
 		}
 	})
 }
@@ -409,7 +409,7 @@ func TestPreempt(t *testing.T) {
 		b.change(label("x"))
 		b.settle()
 		if len(causes) != 0 {
-			t.Error("a label preempts")
+			t.Error("a label preempts the reconciliation")
 		}
 		b.change(size(2))
 		b.settle()
@@ -420,7 +420,7 @@ func TestPreempt(t *testing.T) {
 		}
 		for _, err := range causes {
 			if !errors.Is(err, reconcile.ErrPreempted) {
-				t.Errorf("got %v, want that it was preempted", err)
+				t.Errorf("got %v, want ErrPreempted", err)
 			}
 		}
 		if n := b.server.Log().Count(apiserver.Match{Verb: "patch"}); n != 0 {

@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// disturber has a third of the requests that a process makes about single gateways go wrong: they are lost before
-// they arrive, or their answer is, or somebody else changes the object just before.
+// disturber disturbs a third of a process's requests about single gateways. It drops the request or its response, or
+// changes the object as another client just before.
 type disturber struct {
 	foreign *client.Client
 
@@ -38,7 +38,7 @@ func newDisturber(b *bench, seed uint64) *disturber {
 	return &disturber{foreign: h.Client(), seed: seed, sent: map[string]int{}}
 }
 
-// process is one whose requests are disturbed until it is dead, from when on none arrives.
+// disturbed is a process whose requests are disturbed. After its death none of them arrives.
 func (b *bench) disturbed(d *disturber, dead func() bool, policy requests.Policy) *testbed.Host {
 	cfg := disturb.Config(b.server.Config(), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if dead() {
@@ -72,7 +72,7 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	return fault.RoundTrip(r, next, func() { d.touch(r.Context(), name, nth) })
 }
 
-// touch changes an object as somebody else would, if it is there.
+// touch changes an existing object as another client would.
 func (d *disturber) touch(ctx context.Context, name string, n int) {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, n)
 	_ = d.foreign.Patch(ctx, testbed.New("a", name), client.RawPatch(types.MergePatchType, []byte(patch)))
@@ -84,7 +84,7 @@ func (d *disturber) calm() {
 	d.off = true
 }
 
-// of returns what requests there were for an object.
+// of returns the requests for an object.
 func (d *disturber) of(name string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,14 +97,14 @@ func (d *disturber) of(name string) string {
 	return strings.Join(lines, "\n")
 }
 
-// requests counts what a process has asked for.
+// requested returns the number of requests of the process.
 func (d *disturber) requested() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.all
 }
 
-// impatient gives a request up soon, so that failures reach those who make them.
+// impatient abandons a request early, so that failures reach the caller.
 var impatient = requests.Policy{
 	Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond,
 	Budget: &requests.Budget{PerSecond: 1000},
@@ -132,7 +132,7 @@ func (l *terms) give() {
 	}
 }
 
-// take ends the term, and waits for its work.
+// take ends the term and waits for its work.
 func (l *terms) take() {
 	l.mu.Lock()
 	if l.term != nil {

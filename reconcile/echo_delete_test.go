@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// childOf returns the child of a gateway, which the server does not have yet.
+// childOf returns the child of a gateway, which does not exist yet.
 func (b *bench) childOf(g *gateway) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "child"}}
 	if err := reconcile.Own(b.client(), g, cm); err != nil {
@@ -29,14 +29,14 @@ func (b *bench) childOf(g *gateway) *corev1.ConfigMap {
 	return cm
 }
 
-// slowAnswer delays an answer after the request has been executed.
+// slowAnswer delays a response after the server has executed the request.
 func slowAnswer(d time.Duration) apiserver.Fault {
 	return apiserver.After(func(context.Context, apiserver.Request) { <-time.After(d) })
 }
 
 var child = reconcile.Key{Namespace: "a", Name: "child"}
 
-// TestOwnDeletes counts the reconciliations after a child was deleted by its reconciler, or by another client.
+// TestOwnDeletes counts reconciliations after a child was deleted by its reconciler or by another client.
 func TestOwnDeletes(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
@@ -121,7 +121,7 @@ func TestOwnDeletes(t *testing.T) {
 			want: 2,
 		},
 		{
-			reason: "a child with a finalizer of another client: its deletion begins, and it goes",
+			reason: "a child with a finalizer of another client: its deletion begins and completes",
 			kept:   true,
 			first:  func(ctx context.Context, b *bench, cm *corev1.ConfigMap) error { return b.client().Delete(ctx, cm) },
 			then: func(b *bench) {
@@ -164,9 +164,9 @@ func TestOwnDeletes(t *testing.T) {
 	}
 }
 
-// TestNoForeignChangeOfAChildIsSwallowed: whatever the reconciler and others do with a child, and whatever happens to
-// the watch, the reconciler knows its end. It is as it was when the last call began, or as the last own write left it,
-// or absent, as the answer NotFound to a delete has told.
+// TestNoForeignChangeOfAChildIsSwallowed makes random changes to a child and faults of the watch. The reconciler has
+// seen the child's final state. It saw it when the last call began, in its last own write, or as NotFound from a
+// delete.
 func TestNoForeignChangeOfAChildIsSwallowed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -192,14 +192,14 @@ func swallowedOfChild(t *testing.T, foreign []step, own [][]step) string {
 			t.Errorf("the host failed: %v", err)
 		}
 	}()
-	state := func() string { // what others may change
+	state := func() string { // the state that other clients may change
 		u, err := b.server.Object(testbed.ConfigMaps, child.Namespace, child.Name)
 		if err != nil {
 			return "absent"
 		}
 		return fmt.Sprint(u.GetUID(), u.GetLabels())
 	}
-	var seen, left atomic.Value // the state when the last reconciliation began, and after the last own write
+	var seen, left atomic.Value // the state at the start of the last reconciliation, and after the last own write
 	made := func(err error) {
 		if err == nil {
 			left.Store(state())
@@ -215,7 +215,7 @@ func swallowedOfChild(t *testing.T, foreign []step, own [][]step) string {
 			cm := b.childOf(g)
 			switch s.kind {
 			case "create":
-				made(b.client().Create(ctx, cm)) // it may exist
+				made(b.client().Create(ctx, cm)) // the child may exist
 			case "change":
 				_ = client.Modify(ctx, b.client(), cm, func(cm *corev1.ConfigMap) error {
 					metav1.SetMetaDataAnnotation(&cm.ObjectMeta, "own", fmt.Sprint(n, time.Now().UnixNano()))
@@ -223,7 +223,7 @@ func swallowedOfChild(t *testing.T, foreign []step, own [][]step) string {
 				})
 			case "delete":
 				err := b.client().Delete(ctx, cm)
-				if made(err); apierrors.IsNotFound(err) { // others have deleted it, and the answer has told so
+				if made(err); apierrors.IsNotFound(err) { // others have deleted the child, and the response has reported it
 					left.Store("absent")
 				}
 			case "slow":
@@ -260,7 +260,7 @@ func swallowedOfChild(t *testing.T, foreign []step, own [][]step) string {
 		case "compact":
 			b.server.Compact(0)
 		case "delete":
-			_ = b.server.Remove(testbed.ConfigMaps, "a", "child") // it may be absent
+			_ = b.server.Remove(testbed.ConfigMaps, "a", "child") // the child may be absent
 		case "create", "change":
 			put(i)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// step is something that happens after a while.
+// step is a change after a delay.
 type step struct {
 	after time.Duration
 	kind  string
@@ -35,8 +35,8 @@ func steps(rt *rapid.T, name string, most int, kinds ...string) []step {
 	return out
 }
 
-// Whatever the reconciler writes, whatever others do meanwhile and the watch goes through: the last reconciliation
-// saw the last foreign change (C3), and it ends.
+// The last reconciliation has seen the last foreign change (C3), whatever the clients write and whatever faults the
+// watch has. Then the controller is idle.
 func TestNoForeignChangeIsSwallowed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -83,7 +83,7 @@ func swallowed(t *testing.T, foreign []step, own [][]step) string {
 				})
 			case "refused":
 				b.server.On(apiserver.Match{Verb: "patch", Times: 1}, apiserver.Answer(apiserver.Failure(422)))
-				_ = b.countUp(ctx, g) // whatever comes of it
+				_ = b.countUp(ctx, g) // any result is fine
 			}
 			if err != nil {
 				return reconcile.Retry(err)
@@ -91,7 +91,7 @@ func swallowed(t *testing.T, foreign []step, own [][]step) string {
 		}
 		return reconcile.Done, nil
 	})
-	const seen = 7 // so that the no-op patch is one
+	const seen = 7 // makes the no-op patch a no-op
 	put := func(size int) { b.put("web", func(g *gateway) { g.Spec.Size, g.Status.Seen = size, seen }) }
 	put(1)
 	b.host.Start(b.ctx)

@@ -18,17 +18,17 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// watchAgain covers all namespaces, and waits until they are listed.
+// watchAgain covers all namespaces and waits until they are listed.
 func watchAgain(h *cache.Handle) error {
 	if err := h.SetNamespaces(); err != nil {
 		return err
 	}
-	<-time.After(time.Second) // in a bubble: when nothing else goes on
+	<-time.After(time.Second) // in a bubble: when all other work is done
 	return nil
 }
 
-// Each is one sentence of the page's "Own echoes": what the reconciler does in its first call, what else happens, and
-// how many reconciliations there are in the end.
+// Each case is one sentence of the page's "Own echoes". It has the first call of the reconciler, other events, and the
+// number of reconciliations.
 func TestOwnEchoes(t *testing.T) {
 	t.Parallel()
 	noop := func(ctx context.Context, b *bench, g *gateway) error {
@@ -40,7 +40,7 @@ func TestOwnEchoes(t *testing.T) {
 		first  func(ctx context.Context, b *bench, g *gateway) error // in the first reconciliation
 		then   func(b *bench)                                        // when that has settled
 		want   int
-		more   int // so many reconciliations more do no harm
+		more   int // this many further reconciliations are allowed
 		check  func(t *testing.T, b *bench)
 	}{
 		{
@@ -70,7 +70,7 @@ func TestOwnEchoes(t *testing.T) {
 				return b.client().Status().Patch(ctx, g, client.RawPatch(types.MergePatchType, []byte(`{"status":{"count":1}}`)))
 			},
 			want:  2,
-			more:  1, // the answer contains both changes, so it cannot be told that its event is nothing but an echo
+			more:  1, // the response contains both changes, so its event may not be a mere echo
 			check: func(t *testing.T, b *bench) { wantSize(t, b, 2) },
 		},
 		{
@@ -88,7 +88,7 @@ func TestOwnEchoes(t *testing.T) {
 			check: func(t *testing.T, b *bench) { wantSize(t, b, 2) },
 		},
 		{
-			reason: "our write that changes nothing, right after a foreign change of the spec, hides nothing",
+			reason: "our write that changes nothing, right after a foreign change of the spec, hides no change",
 			first: func(ctx context.Context, b *bench, g *gateway) error {
 				if err := noop(ctx, b, g); err != nil {
 					return err
@@ -130,7 +130,7 @@ func TestOwnEchoes(t *testing.T) {
 			more: 1,
 			check: func(t *testing.T, b *bench) {
 				if b.last().obj.DeletionTimestamp == nil {
-					t.Error("the last reconciliation does not know of the deletion")
+					t.Error("the last reconciliation has not seen the deletion")
 				}
 			},
 		},
@@ -176,7 +176,7 @@ func TestOwnEchoes(t *testing.T) {
 			},
 		},
 		{
-			reason: "a namespace that stops being watched while our write is under way, and a foreign change before it is " +
+			reason: "a namespace that stops being watched while our write is in flight, and a foreign change before it is " +
 				"watched again",
 			first: func(ctx context.Context, b *bench, g *gateway) error {
 				gate := apiserver.NewGate()
@@ -281,7 +281,7 @@ func TestOwnEchoes(t *testing.T) {
 				return errors.Join(all...)
 			},
 			want:  2,
-			more:  1, // for answers that contain the foreign change
+			more:  1, // for responses that contain the foreign change
 			check: func(t *testing.T, b *bench) { wantSize(t, b, 2) },
 		},
 		{
@@ -298,7 +298,7 @@ func TestOwnEchoes(t *testing.T) {
 				b.change(size(2))
 				gate.Open()
 				if err := <-done; err == nil {
-					b.t.Error("the write did not fail")
+					b.t.Error("the write succeeded")
 				}
 				return nil
 			},
@@ -325,14 +325,14 @@ func TestOwnEchoes(t *testing.T) {
 			},
 		},
 		{
-			reason: "a write of somebody else through the same client is foreign",
+			reason: "a write of another caller through the same client is foreign",
 			first: func(_ context.Context, b *bench, g *gateway) error {
 				return b.countUp(b.ctx, g)
 			},
 			want: 2,
 		},
 		{
-			reason: "a change by somebody else after our writes have settled is reconciled",
+			reason: "a foreign change after our writes have settled is reconciled",
 			first:  func(ctx context.Context, b *bench, g *gateway) error { return b.countUp(ctx, g) },
 			then:   func(b *bench) { b.change(label("x")) },
 			want:   2,

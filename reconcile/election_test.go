@@ -48,7 +48,7 @@ func TestElections(t *testing.T) {
 					t.Errorf("the term is %v, %v", term, err)
 				}
 				if waited := time.Since(begun); waited != tc.waited {
-					t.Errorf("it waited for %v", waited)
+					t.Errorf("the wait took %v", waited)
 				}
 				if n := strings.Count(log.String(), "leader=other-pod"); n != tc.logged {
 					t.Errorf("%d lines name the leader, want %d:\n%s", n, tc.logged, &log)

@@ -14,7 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// An engine that is closed, or drained, under a controller ends it with an error instead of making it mute.
+// An engine that is closed or drained during a controller's run ends the controller with an error. Otherwise the
+// controller would do nothing without a report.
 func TestEngineClosedEarly(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -24,7 +25,7 @@ func TestEngineClosedEarly(t *testing.T) {
 	}{
 		{"closed before the start", "before", func(e *flow.Engine) error { return e.Close(context.Background()) }},
 		{"closed while a fiber waits", "waiting", func(e *flow.Engine) error { return e.Close(context.Background()) }},
-		{"closed before there is an object", "empty", func(e *flow.Engine) error { return e.Close(context.Background()) }},
+		{"closed without an object", "empty", func(e *flow.Engine) error { return e.Close(context.Background()) }},
 		{"drained", "empty", func(e *flow.Engine) error { return e.Drain(context.Background()) }},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -59,15 +60,15 @@ func TestEngineClosedEarly(t *testing.T) {
 					t.Errorf("the host ends with %v", err)
 				}
 				if !strings.Contains(log.String(), "has failed permanently") {
-					t.Errorf("the log says nothing:\n%s", log.String())
+					t.Errorf("the log is empty:\n%s", log.String())
 				}
 			})
 		})
 	}
 }
 
-// A fiber that somebody else cancels, or that fails with what looks like the end of an engine, is an ordinary failure.
-func TestFibersThatOthersEnd(t *testing.T) {
+// A fiber that another caller cancels, or that fails with an error of a closed engine, is an ordinary failure.
+func TestFibersCanceledByOthers(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{flow.ErrInterrupted, flow.ErrClosed} {
 		t.Run(cause.Error(), func(t *testing.T) {
@@ -88,14 +89,14 @@ func TestFibersThatOthersEnd(t *testing.T) {
 				b.start()
 				testbed.Settle(time.Minute)
 				if runs != 2 || len(c.Failures()) != 0 {
-					t.Errorf("it ran %d times, failures are %v", runs, c.Failures())
+					t.Errorf("the fiber ran %d times, failures are %v", runs, c.Failures())
 				}
 			})
 		})
 	}
 }
 
-// A host that is degraded lets a controller wait for a kind that does not exist yet; another one fails.
+// In a degraded host a controller waits for a kind that does not exist yet. In another host it fails.
 func TestDegradedControllers(t *testing.T) {
 	t.Parallel()
 	for _, degraded := range []bool{false, true} {
@@ -116,7 +117,7 @@ func TestDegradedControllers(t *testing.T) {
 				b.start()
 				want := map[bool]inspect.State{false: inspect.StateStopped, true: inspect.StateBlocked}[degraded]
 				if d := c.Describe(-1); d.State != want || !strings.Contains(d.Error, "CustomResourceDefinition") {
-					t.Errorf("it is described as %+v", d)
+					t.Errorf("the controller is described as %+v", d)
 				}
 				for _, r := range testbed.Resources() {
 					server.Register(r)
@@ -124,7 +125,7 @@ func TestDegradedControllers(t *testing.T) {
 				testbed.Put(t, server, testbed.New("a", "web"))
 				testbed.Settle(time.Minute)
 				if degraded != (ran == 1) {
-					t.Errorf("%d reconciliations after the kind has come", ran)
+					t.Errorf("%d reconciliations after the kind was installed", ran)
 				}
 				if err := b.host.Stop(); degraded != (err == nil) {
 					t.Errorf("the host ends with %v", err)

@@ -39,7 +39,7 @@ func TestRecorder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		again := reconcile.NewRecorder(b.client(), "gateways") // the process has begun anew
+		again := reconcile.NewRecorder(b.client(), "gateways") // the process has restarted
 		if err := again.Event(b.ctx, g, corev1.EventTypeNormal, "Ready", "has address 192.0.2.1"); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestRecorder(t *testing.T) {
 				t.Errorf("the event is %v", e.Object)
 			}
 			if reason, _, _ := unstructured.NestedString(e.Object, "reason"); reason == "Ready" && count != 2 {
-				t.Errorf("the count is %d, want 2: what the new process knows of", count)
+				t.Errorf("the count is %d, want 2, the count of the new process", count)
 			}
 			if err := b.server.Remove(events, "a", e.GetName()); err != nil {
 				t.Fatal(err)
@@ -102,10 +102,10 @@ func TestConditions(t *testing.T) {
 		t.Errorf("the conditions are %v", *conditions)
 	}
 	if reconcile.SetCondition(g, conditions, "Ready", metav1.ConditionTrue, "Up", "it is up") {
-		t.Error("setting it again changes something")
+		t.Error("setting the same condition again is a change")
 	}
 	if g.Generation++; ready() {
-		t.Error("ready for a generation that nobody has looked at")
+		t.Error("ready for a generation that was not reconciled")
 	}
 }
 
@@ -122,7 +122,7 @@ func TestOwnRefuses(t *testing.T) {
 			t.Errorf("got %v, %v", err, cm.OwnerReferences)
 		}
 		if err := reconcile.Own(b.client(), g, cm); err != nil || len(cm.OwnerReferences) != 1 {
-			t.Errorf("twice: %v, %v", err, cm.OwnerReferences)
+			t.Errorf("owned twice: %v, %v", err, cm.OwnerReferences)
 		}
 		rival := testbed.New("a", "rival")
 		rival.UID = "uid-2"
@@ -132,12 +132,12 @@ func TestOwnRefuses(t *testing.T) {
 		away := configMap("cm")
 		away.Namespace = "b"
 		if err := reconcile.Own(b.client(), g, away); err == nil {
-			t.Error("an owner in another namespace")
+			t.Error("an owner in another namespace is accepted")
 		}
 	})
 }
 
-// A program whose scheme does not know Events writes them all the same.
+// A program without Events in its scheme can still write them.
 func TestRecorderWithoutEventsInTheScheme(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.start()

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// Sites brings gateways up, and puts into their status how that went.
+// Sites sets up gateways and reports the result in their status.
 type Sites struct {
 	Client *client.Client
 	Up     func(ctx context.Context, gw *testbed.Gateway) error
@@ -23,9 +23,8 @@ type Sites struct {
 
 func (r *Sites) Reconcile(ctx context.Context, gw *testbed.Gateway) (reconcile.Result, error) {
 	err := r.Up(ctx, gw)
-	// Users see the failure in the status. The condition changes only when what it says does: an error whose text
-	// differs each time, such as one with a request id, has to be put into other words, or the status is written on
-	// every attempt.
+	// Users see the failure in the status. Each attempt writes the status if the text of the error differs each time. An
+	// error with a request id therefore needs a fixed text.
 	status := client.ModifyStatus(ctx, r.Client, gw, func(gw *testbed.Gateway) error {
 		if err != nil {
 			reconcile.SetCondition(gw, &gw.Status.Conditions, "Ready", metav1.ConditionFalse, "Failed", err.Error())
@@ -34,12 +33,12 @@ func (r *Sites) Reconcile(ctx context.Context, gw *testbed.Gateway) (reconcile.R
 		}
 		return nil
 	})
-	// The error is returned all the same, with that of the write if there is one: it is logged and counted, and leads
-	// to another attempt after the back-off. The own write of the status leads to none.
+	// The error is returned all the same, joined with that of the write. It is logged and counted, and leads to another
+	// attempt after the back-off. The own write of the status leads to none.
 	return reconcile.Retry(errors.Join(err, status))
 }
 
-// A reconciler that puts a failure into the status of the object, and still fails.
+// A reconciler reports a failure in the status of the object, and still fails.
 func ExampleSetCondition() {
 	server, err := apiserver.New(apiserver.Options{Resources: testbed.Resources()})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// addresses gives out one address for each idempotency key.
+// addresses maps idempotency keys to addresses.
 type addresses map[string]string
 
 func (a addresses) reserve(_ context.Context, key string) (string, error) {
@@ -29,8 +29,8 @@ func (a addresses) release(_ context.Context, key, value string) error {
 	return nil
 }
 
-// A step allocates, and its Undo releases: the address is in the status before the next step begins, is the same one
-// after a restart in the middle of the step, and is given back on deletion before the finalizer goes.
+// A step allocates, and its Undo releases. The address is in the status before the next step begins. It stays the same
+// after a restart during the step, and is released on deletion before the finalizer is removed.
 func ExampleFlow_allocate() {
 	server, err := apiserver.New(apiserver.Options{Resources: testbed.Resources()})
 	if err != nil {
@@ -42,8 +42,8 @@ func ExampleFlow_allocate() {
 	}
 	cloud := addresses{}
 
-	// The contexts of the steps know the finalizer. Once and Release take the task's object, which belongs to the
-	// fiber, and its client.
+	// The contexts of the steps carry the finalizer. Once and Release take the task's object, which belongs to the fiber,
+	// and its client.
 	type gatewayTask = reconcile.Task[testbed.Gateway]
 	bringUp := flow.New("bring-up",
 		flow.Step("address", flow.Do(func(ctx context.Context, t *gatewayTask) error {

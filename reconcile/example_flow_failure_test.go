@@ -15,10 +15,10 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// A flow that puts its failure into the status, and still fails. Steps try again by their Retry; what is left goes to
-// a detour that says it in the status and fails with the same error, so that another fiber follows after the back-off
-// of the controller, or, as it is terminal here, when the spec has changed. A step that fails for a reason that no
-// repetition helps returns AsTerminal: Retry does not repeat that.
+// A flow reports its failure in the status, and still fails. Steps repeat by their Retry. After that a detour writes
+// the failure into the status and fails with the same error. Another fiber then starts after the back-off of the
+// controller. For a terminal error, as here, it starts when the spec changes. A step returns AsTerminal for a failure
+// that no repetition helps, and Retry does not repeat that.
 func ExampleFlow_failure() {
 	server, err := apiserver.New(apiserver.Options{Resources: testbed.Resources()})
 	if err != nil {
@@ -77,7 +77,7 @@ func ExampleFlow_failure() {
 			for _, c := range gw.Status.Conditions {
 				fmt.Println(status, "and the status says:", c.Type, c.Status, c.Message)
 			}
-			gw.Spec.Size = 2 // the user has seen it
+			gw.Spec.Size = 2 // the user has read the status
 			if err := rt.Client().Update(ctx, gw); err != nil {
 				fmt.Println(err)
 			}

@@ -12,8 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// A flow for each object: its steps may take as long as they need, a restart goes on where it was, and deletion
-// undoes it.
+// A flow for each object. Its steps may take any time, a restart resumes it, and deletion undoes it.
 func ExampleFlow() {
 	server, err := apiserver.New(apiserver.Options{Resources: testbed.Resources()})
 	if err != nil {
@@ -24,7 +23,7 @@ func ExampleFlow() {
 		panic(err)
 	}
 
-	// With the object itself as the packet. What SetStatus has to say is written with the position of the fiber.
+	// The packet is the object itself. SetStatus writes with the position of the fiber.
 	bringUp := flow.New("bring-up",
 		flow.Step("reserve", flow.Do(func(_ context.Context, gw *testbed.Gateway) error {
 			fmt.Println("reserve an address for", gw.Name)

@@ -32,7 +32,7 @@ func (r *Accounts) Reconcile(ctx context.Context, gw *testbed.Gateway) (reconcil
 	if err != nil {
 		return reconcile.Retry(err)
 	}
-	secret, err := client.Get[corev1.Secret](ctx, r.Client, key) // after Follow: what changes from here on calls again
+	secret, err := client.Get[corev1.Secret](ctx, r.Client, key) // after Follow: later changes cause another call
 	if apierrors.IsNotFound(err) {
 		fmt.Println("waits for", key)
 		r.Missing()
@@ -46,8 +46,8 @@ func (r *Accounts) Reconcile(ctx context.Context, gw *testbed.Gateway) (reconcil
 	return reconcile.Done, nil
 }
 
-// A reconciler that follows what its object names: nothing else of that kind is watched, and when the object names
-// another one, that is followed from then on.
+// A reconciler follows the secret that its object names and watches no other secrets. When the object names another
+// secret, the reconciler follows that one.
 func ExampleFollow() {
 	server, err := apiserver.New(apiserver.Options{Resources: testbed.Resources()})
 	if err != nil {

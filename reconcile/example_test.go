@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// Cloud gives out addresses; asked twice with one key, it gives the same one.
+// Cloud gives out addresses. Two calls with one key return the same address.
 type Cloud struct{}
 
 func (Cloud) ReserveIP(_ context.Context, idempotencyKey string) (string, error) {
@@ -38,7 +38,7 @@ func (r *Gateways) Reconcile(ctx context.Context, gw *testbed.Gateway) (reconcil
 		return reconcile.Retry(err)
 	}
 	r.Ready <- ip
-	return reconcile.Done, client.ModifyStatus(ctx, r.Client, gw, withReady(ip)) // next read sees it, no extra reconcile
+	return reconcile.Done, client.ModifyStatus(ctx, r.Client, gw, withReady(ip)) // reads see it, no extra reconcile
 }
 
 func (r *Gateways) Cleanup(ctx context.Context, gw *testbed.Gateway) (reconcile.Result, error) {
@@ -52,7 +52,7 @@ func withReady(ip string) func(*testbed.Gateway) error {
 	}
 }
 
-// A reconciler that allocates an external id exactly once.
+// A reconciler allocates an external id exactly once.
 func Example() {
 	server, err := apiserver.New(apiserver.Options{Resources: testbed.Resources()})
 	if err != nil {
@@ -79,7 +79,7 @@ func Example() {
 	// <nil>
 }
 
-// A function as the reconciler, that is called when a config map or one of the secrets that it names changes.
+// A reconciler as a function. It is called when a config map changes, or a secret that the config map names.
 func ExampleWatches() {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// fiberDesk is a fiberSet whose fibers wait until they are released or cancelled.
+// fiberDesk is a fiberSet whose fibers wait until they are released or canceled.
 type fiberDesk struct {
 	*fiberSet
 	t       *testing.T
@@ -28,7 +28,7 @@ func newFiberDesk(t *testing.T, slots *handover.Slots) *fiberDesk {
 	return d
 }
 
-// add makes f the fiber of k. begin starts it.
+// begin makes f the fiber of k. The returned function starts it.
 func (d *fiberDesk) begin(k Key, f *fiber) (former replaced, begin func() flow.Handle) {
 	d.t.Helper()
 	former, ok := d.add(k, f)
@@ -65,8 +65,8 @@ func (d *fiberDesk) start(k Key, f *fiber) {
 	synctest.Wait()
 }
 
-// TestFiberOutcomes: the outcome of a fiber remains until a reconciliation handles it. A failure that none will handle
-// is logged.
+// TestFiberOutcomes: the outcome of a fiber is kept until a reconciliation handles it. A failure that no reconciliation
+// will handle is logged.
 func TestFiberOutcomes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestFiberOutcomes(t *testing.T) {
 			t.Error("the fiber of another object is found")
 		}
 		if d.repeat(k, "1") {
-			t.Error("the fiber reads no changes")
+			t.Error("the fiber does not read changes")
 		}
 		d.release <- errors.New("failed")
 		synctest.Wait()
@@ -97,24 +97,24 @@ func TestFiberOutcomes(t *testing.T) {
 			t.Errorf("the log says %q about a failure that nothing handles", &d.log)
 		}
 		if !d.repeat(k, "1") || !d.find(k, "1", false).missedEvent {
-			t.Error("no fiber follows")
+			t.Error("no further fiber may start")
 		}
 		d.release <- nil
 		synctest.Wait()
 		f = d.find(k, "1", false)
 		d.forget(k, flow.Handle{})
 		if d.find(k, "1", false) == nil {
-			t.Error("another handle forgets it")
+			t.Error("another handle removes the outcome")
 		}
 		if d.forget(k, f.handle); d.find(k, "1", false) != nil {
-			t.Error("it is not forgotten")
+			t.Error("the outcome is not removed")
 		}
 		d.halt()
 	})
 }
 
-// TestFiberEnds: fibers end when their object is deleted, when their slot leaves and when the controller stops. This
-// also holds for a fiber that is being started.
+// TestFiberEnds: fibers end when their object is deleted, their slot leaves, or the controller stops. This also holds
+// for a fiber that is being started.
 func TestFiberEnds(t *testing.T) {
 	t.Parallel()
 	moved := func(h flow.Handle) { h.Cancel(errMoved) }
@@ -152,12 +152,12 @@ func TestFiberEnds(t *testing.T) {
 						t.Errorf("its status is %v, with %v", h.Status(), h.Err())
 					}
 					if d.find(one, "", false) != nil {
-						t.Error("it is still the fiber of its object")
+						t.Error("the ended fiber is still the fiber of its object")
 					}
 					if f := d.snapshot(other); f == nil || f.handle.Err() != nil {
 						t.Errorf("the other fiber is %+v", f)
 					}
-					slots.Lose(layout.Set(0)).Wait(t.Context(), nil, func(shard.Set) {}) // returns: it is not counted any more
+					slots.Lose(layout.Set(0)).Wait(t.Context(), nil, func(shard.Set) {}) // the fiber is not counted any more
 					d.halt()
 					if d.snapshot(other) != nil {
 						t.Error("a fiber runs after halt")
@@ -168,7 +168,7 @@ func TestFiberEnds(t *testing.T) {
 	}
 }
 
-// TestFiberAbandoned: a fiber that cannot be started leaves the former one in place.
+// TestFiberAbandoned: a fiber that cannot be started leaves the previous one in place.
 func TestFiberAbandoned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestFiberAbandoned(t *testing.T) {
 		former, _ := d.begin(k, f)
 		d.abandon(k, f, former)
 		if d.find(k, "1", false) != nil {
-			t.Error("it is the fiber of its object")
+			t.Error("the abandoned fiber is the fiber of its object")
 		}
 		d.start(k, &fiber{uid: "1", generation: 1})
 		f = &fiber{uid: "1", generation: 2}

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// TestFinalizerPart: the finalizer is added once, not to an object that is being deleted, and its removal succeeds if
-// the object or the finalizer is gone.
+// TestFinalizerPart: the finalizer is added once, and not during a deletion. Its removal succeeds if the object or the
+// finalizer is already gone.
 func TestFinalizerPart(t *testing.T) {
 	t.Parallel()
 	const name = "example.com/gateways"
@@ -33,9 +33,9 @@ func TestFinalizerPart(t *testing.T) {
 		reason  string
 		obj     *testbed.Gateway
 		remove  bool
-		live    *testbed.Gateway // for reads; nil if it does not exist
+		live    *testbed.Gateway // for reads; nil if the object does not exist
 		err     error            // of the write
-		want    []string         // the finalizers after it
+		want    []string         // the finalizers after the write
 		gone    bool
 		wantErr error
 	}{
@@ -50,7 +50,7 @@ func TestFinalizerPart(t *testing.T) {
 		{reason: "removed object", obj: with(name), remove: true, err: notFound},
 		{reason: "removal is refused", obj: with(name), remove: true, err: refused, wantErr: refused},
 		{reason: "removed by another client", obj: with(name), remove: true, err: invalid, live: with()},
-		{reason: "removed meanwhile", obj: with(name), remove: true, err: invalid},
+		{reason: "deleted in the meantime", obj: with(name), remove: true, err: invalid},
 		{reason: "invalid object", obj: with(name), remove: true, err: invalid, live: with(name), wantErr: invalid},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -57,7 +57,7 @@ func (b *bench) delete(name string) {
 	}
 }
 
-func TestFinalizerIsThereBeforeTheFirstEffect(t *testing.T) {
+func TestFinalizerBeforeTheFirstCall(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.cleaner(&cleaner{do: func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
 			if stored := testbed.Stored(b.server, web); !slices.Contains(stored.Finalizers, finalizer) ||
@@ -76,7 +76,7 @@ func TestFinalizerIsThereBeforeTheFirstEffect(t *testing.T) {
 		b.settle()
 		b.wantCalls(2, "cleanup")
 		if !b.last().cleanup {
-			t.Error("it was reconciled instead of cleaned up")
+			t.Error("the object was reconciled instead of cleaned up")
 		}
 		if got := testbed.Stored(b.server, web).Finalizers; !slices.Equal(got, []string{"test.fairlead.io/other"}) {
 			t.Errorf("finalizers are %v", got)
@@ -87,7 +87,7 @@ func TestFinalizerIsThereBeforeTheFirstEffect(t *testing.T) {
 	})
 }
 
-func TestCleanupIsRepeatedUntilItIsDone(t *testing.T) {
+func TestCleanupIsRepeatedUntilDone(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := b.cleaner(&cleaner{cleanup: func(_ context.Context, n int, _ *gateway) (reconcile.Result, error) {
 			switch n {
@@ -106,7 +106,7 @@ func TestCleanupIsRepeatedUntilItIsDone(t *testing.T) {
 		testbed.Settle(time.Hour)
 		b.wantCalls(4, "an error keeps it, too")
 		if testbed.Stored(b.server, web) != nil {
-			t.Error("the object is still there")
+			t.Error("the object still exists")
 		}
 		if s := c.Describe(0).Counts; s != (inspect.Counts{}) {
 			t.Errorf("something is left: %+v", s)
@@ -123,7 +123,7 @@ func TestFinalizerRaces(t *testing.T) {
 		deleted bool // before the start
 		calls   int
 	}{
-		{reason: "it was never there when the object was deleted", deleted: true, prepare: func(b *bench) {
+		{reason: "the object is deleted before it has the finalizer", deleted: true, prepare: func(b *bench) {
 			b.put("web", func(g *gateway) { g.Finalizers = []string{"test.fairlead.io/other"} })
 		}, calls: 0},
 		{reason: "the object vanishes during Cleanup", prepare: func(b *bench) { b.put("web") }, cleanup: func(b *bench) {
@@ -131,13 +131,13 @@ func TestFinalizerRaces(t *testing.T) {
 				b.t.Error(err)
 			}
 		}, calls: 2},
-		{reason: "somebody else removes it, and the removal is refused as invalid", prepare: func(b *bench) {
+		{reason: "another client removes it, and the removal is refused as invalid", prepare: func(b *bench) {
 			b.put("web", func(g *gateway) { g.Finalizers = []string{"test.fairlead.io/other"} })
 		}, cleanup: func(b *bench) {
 			b.server.On(apiserver.Match{Verb: "patch", Times: 1}, apiserver.Answer(apiserver.Failure(422)))
 			b.change(func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"test.fairlead.io/other"}) })
 		}, calls: 2},
-		{reason: "two controllers remove theirs at a time", prepare: func(b *bench) {
+		{reason: "two controllers remove their finalizers concurrently", prepare: func(b *bench) {
 			b.put("web", func(g *gateway) { g.Finalizers = []string{"test.fairlead.io/one", finalizer, "test.fairlead.io/two"} })
 		}, cleanup: func(b *bench) {
 			hold := b.server.HoldEvents(apiserver.Match{Resource: "gateways"})
@@ -172,10 +172,10 @@ func TestFinalizerRaces(t *testing.T) {
 	}
 }
 
-// A Cleanup that forgets what was allocated does not lose it.
-func TestFinalizerStaysWhileSomethingIsAllocated(t *testing.T) {
+// An allocation that Cleanup does not release keeps the finalizer.
+func TestFinalizerStaysDuringAnAllocation(t *testing.T) {
 	bubble(t, func(b *bench) {
-		given := 0
+		released := 0
 		c := b.cleaner(&cleaner{
 			do: func(ctx context.Context, _ int, g *gateway) (reconcile.Result, error) {
 				ip, err := alloc.Once(ctx, b.client(), g, "ip",
@@ -188,10 +188,10 @@ func TestFinalizerStaysWhileSomethingIsAllocated(t *testing.T) {
 			},
 			cleanup: func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
 				if n == 2 {
-					return reconcile.Done, nil // forgotten
+					return reconcile.Done, nil // not released
 				}
 				return reconcile.Done, alloc.Release(ctx, b.client(), g, "ip",
-					func(context.Context, string, string) error { given++; return nil })
+					func(context.Context, string, string) error { released++; return nil })
 			},
 		})
 		b.put("web")
@@ -208,8 +208,8 @@ func TestFinalizerStaysWhileSomethingIsAllocated(t *testing.T) {
 		}
 		testbed.Settle(time.Minute)
 		b.wantCalls(3, "the second cleanup releases it")
-		if given != 1 || testbed.Stored(b.server, web) != nil || len(c.Failures()) != 0 {
-			t.Errorf("released %d times; failures are %v", given, c.Failures())
+		if released != 1 || testbed.Stored(b.server, web) != nil || len(c.Failures()) != 0 {
+			t.Errorf("released %d times; failures are %v", released, c.Failures())
 		}
 	})
 }

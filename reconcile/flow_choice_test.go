@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// noted is a flow of one step, that notes itself and what it works on.
+// noted returns a flow of one step, which records its name and its packet.
 func (s *script) noted(name string) *flow.Flow[gateway] {
 	return flow.New(name, flow.Step("go", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
 		if err := s.note(name); err != nil {
@@ -23,26 +23,26 @@ func (s *script) noted(name string) *flow.Flow[gateway] {
 	}))
 }
 
-// close ends the process for good.
+// close ends the process and starts a new one.
 func (b *bench) close(e *flow.Engine) {
 	b.restart(e)
 	b.start()
 }
 
-func TestACompletedFlowRunsAgainIfItIsNeeded(t *testing.T) {
+func TestCompletedFlowRunsAgainIfNeeded(t *testing.T) {
 	boom := errors.New("boom")
 	for reason, test := range map[string]struct {
 		needed   func(asked int) (bool, error)
 		failures int
 		want     []string
 	}{
-		"it is not":   {func(int) (bool, error) { return false, nil }, 0, []string{"up"}},
-		"it is, once": {func(asked int) (bool, error) { return asked == 1, nil }, 0, []string{"up", "up"}},
-		"an error is tried again": {
+		"not needed":  {func(int) (bool, error) { return false, nil }, 0, []string{"up"}},
+		"needed once": {func(asked int) (bool, error) { return asked == 1, nil }, 0, []string{"up", "up"}},
+		"an error is retried": {
 			func(asked int) (bool, error) { return asked == 3, errIf(boom, asked < 3) }, 0,
 			[]string{"up", "up"},
 		},
-		"an error of another kind stops": {
+		"a terminal error stops": {
 			func(int) (bool, error) { return true, reconcile.AsTerminal(boom) }, 1,
 			[]string{"up"},
 		},
@@ -58,7 +58,7 @@ func TestACompletedFlowRunsAgainIfItIsNeeded(t *testing.T) {
 					Needed: func(_ context.Context, g *gateway) (bool, error) {
 						mu.Lock()
 						defer mu.Unlock()
-						if !open { // at the end of the fiber it is asked, too
+						if !open { // Needed is also called at the end of a fiber
 							return false, nil
 						}
 						asked++
@@ -75,7 +75,7 @@ func TestACompletedFlowRunsAgainIfItIsNeeded(t *testing.T) {
 				testbed.Settle(10 * time.Second)
 				s.want(t, reason, test.want...)
 				if asked == 0 {
-					t.Error("nobody was asked")
+					t.Error("Needed was not called")
 				}
 				fails := c.Failures()
 				if len(fails) != test.failures || len(fails) > 0 && !errors.Is(fails[0].Err, boom) {
@@ -94,9 +94,8 @@ func errIf(err error, is bool) error {
 	return nil
 }
 
-// Needed is asked with the state that the events have brought, after a restart as well, and not while a fiber is at
-// work.
-func TestNeededIsAskedOnlyAtRest(t *testing.T) {
+// Needed is called with the observed state, also after a restart, and not while a fiber runs.
+func TestNeededIsCalledBetweenFibers(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
 		var asked []string
@@ -114,12 +113,12 @@ func TestNeededIsAskedOnlyAtRest(t *testing.T) {
 		b.change(label("x"))
 		b.settle()
 		if len(asked) > 0 {
-			t.Fatalf("asked while a fiber is at work: %v", asked)
+			t.Fatalf("Needed is called while a fiber runs: %v", asked)
 		}
 		s.hold.Set()
 		b.settle()
 		if !slices.Equal(asked, []string{"x"}) {
-			t.Errorf("asked about %v, want what the object is at its end", asked)
+			t.Errorf("Needed is called with %v, want the state at the end of the fiber", asked)
 		}
 		s.want(t, "the first run", "a", "wait", "c")
 		b.restart(e)
@@ -135,7 +134,7 @@ func TestNeededIsAskedOnlyAtRest(t *testing.T) {
 	})
 }
 
-func TestTheFlowIsChosenByTheStateOfTheObject(t *testing.T) {
+func TestFlowForTheStateOfTheObject(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
 		slow := flow.New("slow",
@@ -179,8 +178,9 @@ func TestTheFlowIsChosenByTheStateOfTheObject(t *testing.T) {
 	})
 }
 
-// The time of a fiber counts across restarts; one that took too long is another failure, and begins anew.
-func TestAFlowThatTakesTooLong(t *testing.T) {
+// The duration of a fiber counts across restarts. A fiber that exceeds it fails, and the next one starts from the
+// beginning.
+func TestFlowTimeout(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
 		how := reconcile.Fibers[gateway, gateway]{Flow: s.flow(false), Timeout: time.Minute}
@@ -201,7 +201,7 @@ func TestAFlowThatTakesTooLong(t *testing.T) {
 			return nil
 		}
 		s.mu.Unlock()
-		testbed.Settle(26 * time.Second) // a minute in all, and the back-off
+		testbed.Settle(26 * time.Second) // a minute in total, and the back-off
 		fails := c.Failures()
 		if len(fails) != 1 || !errors.Is(fails[0].Err, flow.ErrTimeout) {
 			t.Fatalf("failures: %+v", fails)
@@ -209,7 +209,7 @@ func TestAFlowThatTakesTooLong(t *testing.T) {
 		if !found.Ended || found.Reason != "failed" || found.Step != "wait" {
 			t.Errorf("the next fiber found position %+v, want that of the one that has failed", found)
 		}
-		s.want(t, "anew, with all of its time", "a", "wait", "wait", "a", "wait")
+		s.want(t, "a new fiber, with its full time", "a", "wait", "wait", "a", "wait")
 		s.hold.Set()
 		b.settle()
 		if fails := c.Failures(); len(fails) > 0 {
@@ -219,8 +219,8 @@ func TestAFlowThatTakesTooLong(t *testing.T) {
 	})
 }
 
-// An undoing goes on where it was: after a restart, after an error, and while the spec changes.
-func TestAnUndoIsCutShort(t *testing.T) {
+// An undo resumes at its position after a restart, after an error, and while the spec changes.
+func TestUndoResumes(t *testing.T) {
 	for reason, cut := range map[string]func(b *bench, s *script, e *flow.Engine, again func() *flow.Engine) *flow.Engine{
 		"the process ends": func(b *bench, _ *script, e *flow.Engine, again func() *flow.Engine) *flow.Engine {
 			b.restart(e)
@@ -292,11 +292,11 @@ func TestAnUndoIsCutShort(t *testing.T) {
 				b.settle()
 				want := []string{"a", "b", "c", "undo-c", "undo-a"}
 				if reason == "a step fails" {
-					want = append(want, "undo-a") // the one that failed, and not the others
+					want = append(want, "undo-a") // the failed step, and no other one
 				}
 				s.want(t, reason, want...)
 				if g := b.stored(); g != nil {
-					t.Errorf("it is still there: %+v", g)
+					t.Errorf("the object still exists: %+v", g)
 				}
 				b.close(e)
 			})
@@ -304,7 +304,7 @@ func TestAnUndoIsCutShort(t *testing.T) {
 	}
 }
 
-// What fails before a fiber begins fails the reconciliation; what fails in its callback harms nobody.
+// A failure before a fiber starts fails the reconciliation. A panic in a callback of a fiber has no other effect.
 func TestFunctionsOfAFlowThatPanic(t *testing.T) {
 	boom := errors.New("boom")
 	for reason, change := range map[string]func(how *reconcile.Fibers[gateway, gateway]){

@@ -18,11 +18,10 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// crash kills a process at one of the boundaries that it passes: before and after each step, and each write of the
-// object.
+// crash kills a process at one of its boundaries: before or after a step or a write of the object.
 type crash struct {
 	mu     sync.Mutex
-	left   int // boundaries until then
+	left   int // boundaries left before the crash
 	at     string
 	dead   bool
 	engine *flow.Engine
@@ -38,7 +37,7 @@ func (c *crash) boundary(format string, args ...any) (dies bool) {
 	return true
 }
 
-// hook is for the engine. A fiber of a process that is dead does nothing more, and saves nothing.
+// hook is a hook of the engine. A fiber of a dead process does nothing more and saves nothing.
 func (c *crash) hook(h flow.Handle, path string, after bool) {
 	when := map[bool]string{false: "before", true: "after"}[after]
 	if c.boundary("%s %s", when, path) {
@@ -49,7 +48,7 @@ func (c *crash) hook(h flow.Handle, path string, after bool) {
 
 func (c *crash) die(h flow.Handle) { h.Cancel(fmt.Errorf("crash: %w", flow.ErrInterrupted)) }
 
-// on has writes of the object be boundaries; the server hears nothing more of a process that is dead.
+// on makes writes of the object boundaries. No request of a dead process arrives.
 func (c *crash) on(s *apiserver.Server) {
 	writes := func(all bool) func(apiserver.Request) bool {
 		return func(r apiserver.Request) bool {
@@ -71,7 +70,7 @@ func (c *crash) on(s *apiserver.Server) {
 	s.On(apiserver.Match{Func: writes(false)}, apiserver.Drop())
 }
 
-// revive is the end of the dead process; it says whether there was one.
+// revive removes the dead process and reports whether there was one.
 func (c *crash) revive() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,14 +79,14 @@ func (c *crash) revive() bool {
 	return was
 }
 
-// outside is the world: what it holds by name, and how often each was made.
+// outside is the external world: its things by name, and how often each was made.
 type outside struct {
 	mu   sync.Mutex
 	held map[string]string // name → idempotency key
 	made map[string]int
 }
 
-// make makes a thing, unless it was made with this key before; without a key it is always another one.
+// make makes a thing unless it was made with this key before. Without a key it always makes another one.
 func (o *outside) make(name, key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,8 +110,8 @@ func (o *outside) has(name string) bool {
 	return ok
 }
 
-// flow reserves an address, which only the idempotency key keeps from being reserved twice, waits, starts two
-// servers, which can be seen, and registers them.
+// flow reserves an address, which only the idempotency key protects from a second reservation. It waits, starts two
+// servers that Done can observe, and registers them.
 func (o *outside) flow() *flow.Flow[gateway] {
 	undo := func(name string) flow.Option {
 		return flow.Undo(func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
@@ -139,7 +138,7 @@ func (o *outside) flow() *flow.Flow[gateway] {
 		}),
 		flow.Step("register", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
 			o.make("entry", f.IdempotencyKey())
-			return f.Next() // it does not park, so nothing says that it has begun
+			return f.Next() // the step does not park, so no saved position shows that it began
 		}, undo("entry")),
 		flow.Step("report", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
 			task, _ := flow.Use[*reconcile.Task[gateway]](f)
@@ -149,8 +148,8 @@ func (o *outside) flow() *flow.Flow[gateway] {
 	)
 }
 
-// A process that dies at any boundary of a flow, or of its undoing, leaves it to the next one to go on: nothing is
-// made twice, nothing is forgotten, and nothing is left at the end.
+// A process dies at any boundary of a flow or of its undo, and the next process resumes. Nothing is made twice, and no
+// thing remains at the end.
 func TestACrashAtEveryBoundaryOfAFlow(t *testing.T) {
 	t.Parallel()
 	crashEverywhere(t, false,
@@ -159,18 +158,18 @@ func TestACrashAtEveryBoundaryOfAFlow(t *testing.T) {
 		"after the patch of gateways/", "before up/undo/servers[]/start", "after up/undo/reserve")
 }
 
-// Nor is anything left if the object is deleted before the next process sees it, wherever the last one was.
+// Nothing is left if the object is deleted before the next process sees it, wherever the last process died.
 func TestAnObjectIsDeletedAfterACrash(t *testing.T) {
 	t.Parallel()
 	crashEverywhere(t, true, "before up/reserve", "after up/servers[]/start", "before up/register", "after up/register",
 		"after up/report")
 }
 
-// either of the servers, which are started side by side, may be the one at which a process dies.
+// either replaces the index of a server. The servers start concurrently, so the process may die at either.
 var either = strings.NewReplacer("[0]", "[]", "[1]", "[]")
 
-// crashEverywhere runs a flow once for each boundary, at which its process dies; it is deleted after it has
-// completed, or while no process runs. The crashes named have to be among them.
+// crashEverywhere runs a flow once for each boundary, at which its process dies. The object is deleted after the flow
+// has completed, or while no process runs. The crashes must include the given ones.
 func crashEverywhere(t *testing.T, deleted bool, wants ...string) {
 	t.Helper()
 	places := map[string]bool{}
@@ -228,7 +227,7 @@ func crashEverywhere(t *testing.T, deleted bool, wants ...string) {
 				b.t.Errorf("its finalizers are %v, its position is %+v", g.Finalizers, g.Status.Flow)
 			}
 			if len(o.held) > 0 && (at != "" || !deleted) {
-				b.t.Errorf("what is left: %v", o.held)
+				b.t.Errorf("things are left: %v", o.held)
 			}
 			if b.t.Failed() {
 				b.t.Logf("that was after a crash %s; the fibers have %v", at, s.ran)

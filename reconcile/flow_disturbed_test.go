@@ -22,7 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// effect is one that a step had outside.
+// effect is an external effect of a step.
 type effect struct {
 	run  string // the token of the run
 	gen  int64
@@ -30,7 +30,7 @@ type effect struct {
 	undo bool
 }
 
-// world is what the steps have done, by object.
+// world records the effects of steps, by object.
 type world struct {
 	mu   sync.Mutex
 	done map[string][]effect
@@ -52,8 +52,8 @@ func (w *world) of(name string) []effect {
 
 var disturbedSteps = []string{"a", "b", "c", "d"}
 
-// flow has four steps with one effect each: one that is saved before, one that parks, one that neither is nor does,
-// and one that reports in the status. All but the last are undone.
+// flow has four steps with one effect each. One saves before it starts, one parks, one does neither, and one reports in
+// the status. All but the last can be undone.
 func (w *world) flow(dead func() bool) *flow.Flow[gateway] {
 	step := func(name string, opts ...flow.Option) flow.Node[gateway] {
 		return flow.Step(name, func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
@@ -93,9 +93,8 @@ func (w *world) flow(dead func() bool) *flow.Flow[gateway] {
 	)
 }
 
-// TestDisturbedFlows runs flows for objects that are made, changed and deleted at random while a third of the
-// requests of their controller go wrong, and, of every two seeds the second, while its process crashes and its
-// leadership is lost.
+// TestDisturbedFlows runs flows for objects that are created, changed and deleted at random while a third of the
+// controller's requests fail. For every second seed, the process also crashes and loses its leadership.
 func TestDisturbedFlows(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 4, func(t *testing.T, seed uint64) {
@@ -142,7 +141,7 @@ func (b *bench) disturbedFlows(seed uint64) {
 	crashes := 0
 	crash := func() {
 		mu.Lock()
-		alive++ // nobody is
+		alive++ // no process is alive
 		mu.Unlock()
 		if err := b.host.Stop(); err != nil {
 			t.Error(err)
@@ -250,8 +249,8 @@ func (b *bench) disturbedFlows(seed uint64) {
 	b.close(e)
 }
 
-// checkEffects says what is wrong with what was done for an object: in each run the steps are made in order, once
-// each; the run of the last generation, if it is not 0, has made them all, and no generation was run twice.
+// checkEffects returns what is wrong with the effects for an object. In each run the steps happen in order, once each.
+// The run of the last generation, if it is not 0, is complete, and no generation ran twice.
 func checkEffects(did []effect, last int64, crashes int) (problems []string) {
 	count := map[effect]int{}
 	runs := map[int64]map[string]bool{}
@@ -290,9 +289,9 @@ func checkEffects(did []effect, last int64, crashes int) (problems []string) {
 	return problems
 }
 
-// checkUndone says what is wrong with the undoing of an object: everything that was done is undone, in reverse order,
-// once each, and nothing else but what may have been begun. If it is not known how far the flow came, or that it has
-// begun, all of it is; exact says that every end was saved.
+// checkUndone returns what is wrong with the undo of an object. Each effect is undone once, in reverse order, and
+// otherwise only steps that may have begun. Without a saved position all steps are undone. exact means that every end
+// was saved.
 func checkUndone(did []effect, crashes int, exact bool) (problems []string) {
 	count := map[string]int{}
 	made := map[string]bool{}

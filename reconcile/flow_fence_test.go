@@ -12,20 +12,20 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// A step that goes on after its fiber was told to end writes nothing more, whatever context it uses, and what comes
-// after it waits until it has returned.
-func TestAFiberThatWasToldToEndWritesNothing(t *testing.T) {
+// A step that continues after its fiber was canceled can write nothing, whatever context it uses. Its successor waits
+// until the step has returned.
+func TestCanceledFiberWritesNothing(t *testing.T) {
 	for reason, test := range map[string]struct {
-		tell  func(b *bench, l *turns)
-		cause error // that its writes are refused with
-		next  bool  // another fiber follows
+		cancel func(b *bench, l *turns)
+		cause  error // the cause with which its writes are refused
+		next   bool  // another fiber follows
 	}{
 		"a newer spec": {func(b *bench, _ *turns) { b.change(size(2)) }, flow.ErrPreempted, true},
 		"the deletion": {func(b *bench, _ *turns) {
 			if err := b.client().Delete(b.ctx, testbed.New("a", "web")); err != nil {
 				b.t.Error(err)
 			}
-		}, flow.ErrPreempted, true}, // by its undoing
+		}, flow.ErrPreempted, true}, // by its undo
 		"another process leads": {func(_ *bench, l *turns) { l.lose() }, flow.ErrInterrupted, false},
 	} {
 		t.Run(reason, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAFiberThatWasToldToEndWritesNothing(t *testing.T) {
 				var s script
 				l := &turns{begin: make(chan struct{})}
 				close(l.begin)
-				told, leave := make(chan struct{}), make(chan struct{})
+				canceled, leave := make(chan struct{}), make(chan struct{})
 				var late error
 				first := true
 				fl := flow.New("up", flow.Step("slow", func(ctx context.Context, f *flow.Fiber[gateway]) flow.Next {
@@ -43,8 +43,8 @@ func TestAFiberThatWasToldToEndWritesNothing(t *testing.T) {
 					}
 					first = false
 					<-ctx.Done()
-					close(told)
-					<-leave // it has not heard, or does not care
+					close(canceled)
+					<-leave // the step ignores the cancellation
 					late = client.ModifyStatus(context.WithoutCancel(ctx), b.client(), f.Packet,
 						func(g *gateway) error { g.Status.Count = 99; return nil })
 					_ = s.note("late")
@@ -54,8 +54,8 @@ func TestAFiberThatWasToldToEndWritesNothing(t *testing.T) {
 					reconcile.Leader(l))
 				b.put("web")
 				b.start()
-				test.tell(b, l)
-				<-told
+				test.cancel(b, l)
+				<-canceled
 				testbed.Settle(10 * time.Second)
 				s.want(t, "nothing begins beside it")
 				close(leave)
@@ -72,7 +72,7 @@ func TestAFiberThatWasToldToEndWritesNothing(t *testing.T) {
 				}
 				s.want(t, reason, want...)
 				if g := b.stored(); g != nil && g.Status.Count != 0 {
-					t.Errorf("it was written: %+v", g.Status)
+					t.Errorf("the late write succeeded: %+v", g.Status)
 				}
 				b.close(e)
 			})

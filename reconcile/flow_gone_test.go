@@ -12,13 +12,13 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// dying sets the time of deletion, as a delete does of an object with finalizers.
+// dying sets the deletion timestamp, as a delete does for an object with finalizers.
 func dying(u *unstructured.Unstructured) {
 	now := metav1.Now()
 	u.SetDeletionTimestamp(&now)
 }
 
-// What was begun is undone by the process that starts next, and nothing else.
+// The next process undoes the steps that had begun, and no others.
 func TestAnObjectIsDeletedWhileTheOperatorIsDown(t *testing.T) {
 	t.Parallel()
 	finalized := func(g *gateway) { g.Finalizers = []string{finalizer} }
@@ -28,17 +28,17 @@ func TestAnObjectIsDeletedWhileTheOperatorIsDown(t *testing.T) {
 		down   func(u *unstructured.Unstructured)
 		want   []string
 	}{
-		{reason: "nothing was begun"},
-		{reason: "it was parked before c", up: func(*bench, *script) {}, want: []string{"undo-a"}},
+		{reason: "no step has begun"},
+		{reason: "parked before c", up: func(*bench, *script) {}, want: []string{"undo-a"}},
 		{
-			reason: "it had completed", up: func(b *bench, s *script) { s.hold.Set(); b.settle() },
+			reason: "completed", up: func(b *bench, s *script) { s.hold.Set(); b.settle() },
 			want: []string{"undo-c", "undo-a"},
 		},
 		{
-			reason: "it was killed in c, which is not the step that it has parked at",
+			reason: "killed in c, after the step at which it had parked",
 			up: func(b *bench, s *script) {
 				s.fail = func(step string) error {
-					if step == "c" { // from here on the server hears nothing
+					if step == "c" { // from here on no request arrives
 						b.server.On(apiserver.Match{Verb: "patch"}, apiserver.Drop())
 					}
 					return nil
@@ -48,7 +48,7 @@ func TestAnObjectIsDeletedWhileTheOperatorIsDown(t *testing.T) {
 			want: []string{"undo-c", "undo-a"},
 		},
 		{
-			reason: "it had completed, and was parked before c again",
+			reason: "completed, and parked before c again",
 			up: func(b *bench, s *script) {
 				s.hold.Set()
 				b.settle()
@@ -59,7 +59,7 @@ func TestAnObjectIsDeletedWhileTheOperatorIsDown(t *testing.T) {
 			want: []string{"undo-c", "undo-a"},
 		},
 		{
-			reason: "its position is lost, and a slot says that something was begun", up: func(*bench, *script) {},
+			reason: "the position is lost, and an allocation shows that a step has begun", up: func(*bench, *script) {},
 			down: func(u *unstructured.Unstructured) {
 				unstructured.RemoveNestedField(u.Object, "status")
 				_ = unstructured.SetNestedField(u.Object, map[string]any{"ip": map[string]any{"key": "k"}}, "status", "allocated")
@@ -98,7 +98,7 @@ func TestAnObjectIsDeletedWhileTheOperatorIsDown(t *testing.T) {
 	}
 }
 
-// A process whose cache does not show how far another one came asks the server.
+// A process whose cache lacks the position of another process reads it from the server.
 func TestUndoBehindTheCache(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script

@@ -22,7 +22,7 @@ type turns struct {
 	mu    sync.Mutex
 	begin chan struct{} // closed when the process may lead
 	lose  context.CancelFunc
-	terms int // that were given back
+	terms int // number of terms that were given back
 }
 
 func (l *turns) Lead(ctx context.Context) (context.Context, func(), error) {
@@ -47,7 +47,7 @@ func (l *turns) Lead(ctx context.Context) (context.Context, func(), error) {
 
 func (l *turns) Fence(term context.Context) error { return context.Cause(term) }
 
-func TestAFlowRestsWhileAnotherProcessLeads(t *testing.T) {
+func TestFlowWaitsWhileAnotherProcessLeads(t *testing.T) {
 	bubble(t, func(b *bench) {
 		s, l := &script{}, &turns{begin: make(chan struct{})}
 		_, e := b.flows(s, false, reconcile.Leader(l))
@@ -60,7 +60,7 @@ func TestAFlowRestsWhileAnotherProcessLeads(t *testing.T) {
 		l.lose()
 		b.settle()
 		if l.terms != 1 || e.Live() != 0 {
-			t.Errorf("%d terms given back and %d fibers alive, want 1 and 0", l.terms, e.Live())
+			t.Errorf("%d terms released and %d live fibers, want 1 and 0", l.terms, e.Live())
 		}
 		if p := b.stored().Status.Flow; p == nil || p.Ended || p.Step != "wait" {
 			t.Errorf("position %+v, want that of the step wait", p)
@@ -76,7 +76,7 @@ func TestAFlowRestsWhileAnotherProcessLeads(t *testing.T) {
 	})
 }
 
-func TestASpecWaitsForAFlowThatCoalesces(t *testing.T) {
+func TestSpecWaitsForACoalescingFlow(t *testing.T) {
 	bubble(t, func(b *bench) {
 		s := &script{}
 		_, e := b.fibers(s, reconcile.Fibers[gateway, gateway]{Flow: s.flow(false), Mode: flow.Coalesce})
@@ -97,28 +97,28 @@ func TestASpecWaitsForAFlowThatCoalesces(t *testing.T) {
 	})
 }
 
-func TestAFlowOfAnObjectThatIsGone(t *testing.T) {
+func TestFlowOfADeletedObject(t *testing.T) {
 	bubble(t, func(b *bench) {
 		s := &script{}
 		_, e := b.flows(s, true, reconcile.Finalizer(finalizer))
 		b.put("web")
 		b.start()
-		b.change(func(u *unstructured.Unstructured) { u.SetFinalizers(nil) }) // somebody has lost patience
+		b.change(func(u *unstructured.Unstructured) { u.SetFinalizers(nil) }) // another client removes the finalizer
 		b.delete("web")
 		b.settle()
 		if e.Live() != 0 {
-			t.Error("its fiber is alive")
+			t.Error("the fiber is alive")
 		}
 		b.put("web")
 		b.settle()
-		s.want(t, "its successor begins anew", "a", "wait", "a", "wait")
+		s.want(t, "its successor starts from the beginning", "a", "wait", "a", "wait")
 		b.restart(e)
 		b.start()
 	})
 }
 
-// Own writes of steps and positions lead to no reconciliation; a foreign change does.
-func TestWhatAFlowWritesIsAnOwnEcho(t *testing.T) {
+// Own writes of steps and positions lead to no reconciliation. A foreign change leads to one.
+func TestWritesOfAFlowAreOwnEchoes(t *testing.T) {
 	bubble(t, func(b *bench) {
 		s := &script{}
 		_, e := b.flows(s, false)
@@ -143,7 +143,7 @@ func TestWhatAFlowWritesIsAnOwnEcho(t *testing.T) {
 			}
 		}
 		if g := b.stored(); g.Status.Flow == nil || g.Status.Seen != g.Generation {
-			t.Fatalf("status %+v: nothing was written", g.Status)
+			t.Fatalf("status %+v: the flow has written nothing", g.Status)
 		}
 		runs(1, "the fiber is parked")
 		b.change(label("x"))
@@ -158,7 +158,7 @@ func TestWhatAFlowWritesIsAnOwnEcho(t *testing.T) {
 	})
 }
 
-func TestWhatIsUndoneIsNotUndoneAgain(t *testing.T) {
+func TestUndoHappensOnce(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
 		s.hold.Set()
@@ -179,15 +179,15 @@ func TestWhatIsUndoneIsNotUndoneAgain(t *testing.T) {
 		testbed.Settle(10 * time.Minute)
 		s.want(t, "however often the removal of the finalizer is tried", "a", "wait", "c", "undo-c", "undo-a")
 		if g := b.stored(); g != nil {
-			t.Errorf("it is still there, with finalizers %v", g.Finalizers)
+			t.Errorf("the object still exists, with finalizers %v", g.Finalizers)
 		}
 		b.close(e)
 	})
 }
 
-// A fiber that fails is reported once also where no reconciliation asks how it ended: its object has another spec by
-// then, or is gone.
-func TestTheFailureThatNobodyAsksFor(t *testing.T) {
+// The failure of a fiber is reported once, also if no reconciliation asks for it. By then its object has another spec
+// or is gone.
+func TestFailureOfAnObsoleteFiber(t *testing.T) {
 	t.Parallel()
 	for reason, then := range map[string]func(b *bench){
 		"another spec": func(b *bench) { b.change(size(2)) },
@@ -231,7 +231,7 @@ func TestTheFailureThatNobodyAsksFor(t *testing.T) {
 				b.settle()
 				if n := strings.Count(log.String(), "ouch"); n != 1 ||
 					!strings.Contains(log.String(), "an obsolete fiber failed") {
-					t.Errorf("it is told %d times:\n%s", n, log.String())
+					t.Errorf("the failure is logged %d times:\n%s", n, log.String())
 				}
 			})
 		})

@@ -10,12 +10,12 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// A process that takes over behind a cache that shows nothing of what the one before has done goes on where that was,
-// and undoes on deletion what that has begun.
-func TestANewLeaderBehindItsCacheGoesOnWhereTheFormerOneWas(t *testing.T) {
+// A new leader whose cache lacks the writes of the former one resumes at the former leader's position. On deletion it
+// undoes the former leader's steps.
+func TestNewLeaderBehindItsCacheResumes(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
-		// else its own write of that would show it the rest
+		// without the finalizer, its own write of one would return the missing state
 		b.put("web", func(g *gateway) { g.Finalizers = []string{finalizer} })
 		turn := &turns{begin: make(chan struct{})}
 		_, e := b.flows(&s, true, reconcile.Finalizer(finalizer), reconcile.Leader(turn))
@@ -27,13 +27,13 @@ func TestANewLeaderBehindItsCacheGoesOnWhereTheFormerOneWas(t *testing.T) {
 		first := &turns{begin: make(chan struct{})}
 		_, former := b.flows(&s, true, reconcile.Finalizer(finalizer), reconcile.Leader(first))
 		b.start()
-		behind := b.server.HoldEvents(apiserver.Match{Verb: "watch"}) // of both
+		behind := b.server.HoldEvents(apiserver.Match{Verb: "watch"}) // of both processes
 		defer behind.Release()
 		close(first.begin)
 		b.settle()
 		s.mu.Lock()
 		s.fail = func(step string) error {
-			if step == "c" { // it is killed: from here on the server hears nothing of it
+			if step == "c" { // killed: from here on no request arrives
 				b.server.On(apiserver.Match{Verb: "patch"}, apiserver.Drop())
 			}
 			return nil
@@ -68,8 +68,8 @@ func TestANewLeaderBehindItsCacheGoesOnWhereTheFormerOneWas(t *testing.T) {
 	})
 }
 
-// The times of an end are exact: whoever counts from them does not count a second too much.
-func TestTheTimesOfAnEndAreExact(t *testing.T) {
+// The times in the position of an ended fiber are not rounded down.
+func TestTimesOfAnEndAreExact(t *testing.T) {
 	bubble(t, func(b *bench) {
 		testbed.Settle(300 * time.Millisecond)
 		var s script

@@ -18,7 +18,7 @@ import (
 
 var statusPatches = apiserver.Match{Verb: "patch", Resource: "gateways", Subresource: "status"}
 
-// A fiber whose end cannot be saved has still ended: it is saved later, and not run again for that.
+// A fiber whose end cannot be saved has still ended. It is saved later and does not run again.
 func TestTheEndOfAFlowIsSavedWhenTheServerIsBack(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
@@ -44,8 +44,8 @@ func TestTheEndOfAFlowIsSavedWhenTheServerIsBack(t *testing.T) {
 	})
 }
 
-// What steps say in the status is written with the position: one patch for each place where the fiber parks and one
-// for its end.
+// Status changes of steps are written with the position. There is one patch for each step where the fiber parks, and
+// one for its end.
 func TestTheStatusGoesWithThePosition(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
@@ -80,7 +80,7 @@ func TestTheStatusGoesWithThePosition(t *testing.T) {
 	})
 }
 
-// A condition that a fiber sets is of the generation that the fiber has seen, although the spec has changed since.
+// A condition of a fiber has the generation that the fiber has seen, even if the spec has changed since.
 func TestConditionsHaveTheGenerationOfTheFiber(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
@@ -115,7 +115,7 @@ func TestConditionsHaveTheGenerationOfTheFiber(t *testing.T) {
 	})
 }
 
-// Fibers are found by their key, which begins with the controller, and share the workers by namespace.
+// Fibers have a key that begins with the controller, and share the workers by namespace.
 func TestFibersAreFoundByKey(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script

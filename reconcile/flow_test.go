@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// script is what the steps of a test do, and what they did.
+// script controls the steps of a test and records them.
 type script struct {
 	mu   sync.Mutex
 	ran  []string
@@ -46,7 +46,7 @@ func (s *script) want(t *testing.T, reason string, steps ...string) {
 	}
 }
 
-// steps are a, which says so in the status, wait, which parks, and c.
+// flow has the steps a, which writes the status, wait, which parks, and c.
 func (s *script) flow(undo bool) *flow.Flow[gateway] {
 	step := func(name string) flow.StepFunc[gateway] {
 		return func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
@@ -96,7 +96,7 @@ func (b *bench) fibers(
 
 func (b *bench) stored() *gateway { return testbed.Stored(b.server, web) }
 
-// restart ends the process, and its engine, and makes another one.
+// restart ends the process and its engine, and creates another one.
 func (b *bench) restart(e *flow.Engine) {
 	b.t.Helper()
 	if err := b.host.Stop(); err != nil {
@@ -123,7 +123,7 @@ func TestAFlowPerObject(t *testing.T) {
 			t.Fatalf("saved %+v, with it %+v", p, b.stored().Status)
 		}
 		if st := c.Describe(0).Counts; st != (inspect.Counts{Flows: 1}) {
-			t.Errorf("a parked fiber holds something of the controller: %+v", st)
+			t.Errorf("a parked fiber occupies the controller: %+v", st)
 		}
 		b.change(label("x"))
 		b.settle()
@@ -135,7 +135,7 @@ func TestAFlowPerObject(t *testing.T) {
 			t.Errorf("after the fiber has ended the counts are %+v", d.Counts)
 		}
 		if p := b.stored().Status.Flow; p == nil || p.Reason != "completed" || !p.Ended {
-			t.Fatalf("saved %+v, want that it has completed", p)
+			t.Fatalf("saved %+v, want a completed position", p)
 		}
 		b.change(label("y"))
 		b.settle()
@@ -148,7 +148,7 @@ func TestAFlowPerObject(t *testing.T) {
 	})
 }
 
-func TestAFlowGoesOnAfterARestart(t *testing.T) {
+func TestFlowResumesAfterARestart(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
 		_, e := b.flows(&s, false)
@@ -192,8 +192,8 @@ func TestAFailedFlow(t *testing.T) {
 		err  error
 		runs int
 	}{
-		"an error is tried again after the back-off, which grows": {boom, 3},
-		"a terminal one waits for the spec":                       {reconcile.AsTerminal(boom), 1},
+		"an error is retried after a growing back-off": {boom, 3},
+		"a terminal error waits for the spec":          {reconcile.AsTerminal(boom), 1},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -222,7 +222,7 @@ func TestAFailedFlow(t *testing.T) {
 	}
 }
 
-// The Retry of a step does not try again what is terminal, and what is not terminal is tried as often as it says.
+// The Retry of a step does not repeat a terminal error. It repeats other errors as often as declared.
 func TestATerminalErrorOfAStepWithRetry(t *testing.T) {
 	boom := errors.New("boom")
 	for reason, test := range map[string]struct {
@@ -257,12 +257,12 @@ func TestDeletionUndoesAFlow(t *testing.T) {
 		before func(b *bench, s *script)
 		want   []string
 	}{
-		"parked in the middle: from there": {func(*bench, *script) {}, []string{"undo-a"}},
-		"completed: all of it": {
+		"parked in the middle: undone from there": {func(*bench, *script) {}, []string{"undo-a"}},
+		"completed: all steps are undone": {
 			func(b *bench, s *script) { s.hold.Set(); b.settle() },
 			[]string{"undo-c", "undo-a"},
 		},
-		"completed, then begun anew: what the former run did, too": {func(b *bench, s *script) {
+		"completed, then restarted: the former run is undone, too": {func(b *bench, s *script) {
 			s.hold.Set()
 			b.settle()
 			s.hold.Clear()
@@ -294,14 +294,14 @@ func TestDeletionUndoesAFlow(t *testing.T) {
 				b.settle()
 				s.want(t, reason, test.want...)
 				if g := b.stored(); g != nil && len(g.Finalizers) > 0 {
-					t.Errorf("the finalizer is still there: %v", g.Finalizers)
+					t.Errorf("the finalizer still exists: %v", g.Finalizers)
 				}
 			})
 		})
 	}
 }
 
-func TestAWronglyDeclaredFlowIsToldByTheHost(t *testing.T) {
+func TestInvalidFlowIsAnErrorOfTheHost(t *testing.T) {
 	bubble(t, func(b *bench) {
 		reconcile.Flow(b.host, "gateways", nil, reconcile.Fibers[gateway, int]{})
 		b.start()

@@ -32,7 +32,7 @@ type bench struct {
 	closers []func()
 
 	mu    sync.Mutex
-	calls []call // in the order of their begin
+	calls []call // in the order of their starts
 }
 
 // call is one reconciliation as the reconciler saw it.
@@ -51,7 +51,7 @@ func bubble(t *testing.T, fn func(b *bench)) {
 	inBubble(t, fn)
 }
 
-// inBubble is for tests of several bubbles, one after the other.
+// inBubble is bubble for tests of several bubbles, one after the other.
 func inBubble(t *testing.T, fn func(b *bench)) {
 	t.Helper()
 	bubbleOf(t, func(b *bench) {
@@ -69,7 +69,7 @@ func inBubble(t *testing.T, fn func(b *bench)) {
 	})
 }
 
-// bubbleOf is for tests that stop the host themselves, which may fail.
+// bubbleOf is bubble for tests whose host they stop themselves, perhaps with an error.
 func bubbleOf(t *testing.T, fn func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,13 +84,13 @@ func (b *bench) process() *testbed.Host {
 	return testbed.NewHost(b.t, b.server.Config(), testbed.Mapper(testbed.Resources()))
 }
 
-// start runs the host until everything has settled.
+// start runs the host until it has settled.
 func (b *bench) start() {
 	b.host.Start(b.ctx)
 	b.settle()
 }
 
-// settle waits until nothing more happens; what is due later than a few seconds is not waited for.
+// settle waits until the host is idle, for a few seconds at most.
 func (b *bench) settle() { testbed.Settle(3 * time.Second) }
 
 func (b *bench) client() *client.Client { return b.host.Client() }
@@ -104,7 +104,7 @@ func (b *bench) put(name string, change ...func(*gateway)) *unstructured.Unstruc
 	return testbed.Put(b.t, b.server, g)
 }
 
-// change changes the stored gateway behind the back of the client.
+// change changes the stored gateway without the client.
 func (b *bench) change(fn func(u *unstructured.Unstructured)) {
 	b.t.Helper()
 	testbed.Change(b.t, b.server, testbed.Gateways, web, fn)
@@ -118,7 +118,7 @@ func label(value string) func(u *unstructured.Unstructured) {
 	return func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"l": value}) }
 }
 
-// note records a call; the reconcilers of the tests begin with it.
+// note records a call. The reconcilers of the tests begin with it.
 func (b *bench) note(ctx context.Context, obj *gateway) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +128,7 @@ func (b *bench) note(ctx context.Context, obj *gateway) int {
 	return len(b.calls)
 }
 
-// epoch is when every bubble begins.
+// epoch is the start time of every bubble.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (b *bench) count() int {
@@ -146,7 +146,7 @@ func (b *bench) last() call {
 	return b.calls[len(b.calls)-1]
 }
 
-// wantCalls checks how many reconciliations there were so far.
+// wantCalls checks the number of reconciliations so far.
 func (b *bench) wantCalls(n int, reason string) {
 	b.t.Helper()
 	if got := b.count(); got != n {
@@ -160,7 +160,7 @@ func (b *bench) wantCalls(n int, reason string) {
 	}
 }
 
-// controller declares one whose reconciler notes the call and then does fn, which may be nil.
+// controller declares a controller whose reconciler records the call and then calls fn, if it is not nil.
 func (b *bench) controller(
 	fn func(ctx context.Context, n int, g *gateway) (reconcile.Result, error), opts ...reconcile.Option,
 ) *reconcile.Controller {
@@ -174,7 +174,7 @@ func (b *bench) controller(
 		}), append([]reconcile.Option{reconcile.MaxInterval(-1)}, opts...)...)
 }
 
-// countUp writes the status.
+// countUp increments the count in the status.
 func (b *bench) countUp(ctx context.Context, g *gateway) error {
 	return client.ModifyStatus(ctx, b.client(), g, func(g *gateway) error { g.Status.Count++; return nil })
 }

@@ -39,7 +39,7 @@ func (l *logbook) option() reconcile.Option {
 	return reconcile.Logger(l.Logger())
 }
 
-// A reconciler that misbehaves is reported with its key, and the others go on.
+// A reconciler that fails in an odd way is reported with its key, and other reconciliations continue.
 func TestHostileReconcilers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -133,14 +133,14 @@ func TestRequestsAfterTheReturn(t *testing.T) {
 	})
 }
 
-// The object belongs to the reconciler; shared objects that it changes are found.
+// The object belongs to the reconciler. Changes of shared objects are detected.
 func TestChangesOfObjects(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
 			g.Spec.Size, g.Labels = 1000, map[string]string{"wrong": "yes"}
 			shared, err := client.Get[gateway](ctx, b.client(), web)
 			if err == nil && (shared.Spec.Size == 1000 || len(shared.Labels) > 0) {
-				t.Error("a change of the reconciler's own copy is seen by others")
+				t.Error("a change of the reconciler's own copy is visible to others")
 			}
 			return reconcile.Done, err
 		})
@@ -153,8 +153,8 @@ func TestChangesOfObjects(t *testing.T) {
 	})
 }
 
-// A kind that nobody watches can be written and read; that costs requests.
-func TestWritesToAKindThatIsNotWatched(t *testing.T) {
+// A kind without a watch can be read and written, at the cost of requests.
+func TestWritesToAnUnwatchedKind(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
 			cm := &corev1.ConfigMap{
@@ -208,7 +208,7 @@ func TestWrongDeclarations(t *testing.T) {
 		{"a finalizer without a domain", "domain", func(h reconcile.Host) {
 			reconcile.New[gateway](h, "x", noop, reconcile.Finalizer("mine"))
 		}},
-		{"a kind that nobody knows", "no kind is registered", func(h reconcile.Host) {
+		{"an unknown kind", "no kind is registered", func(h reconcile.Host) {
 			reconcile.New[stranger](h, "x", reconcile.Func[stranger](func(context.Context, *stranger) (reconcile.Result, error) {
 				return reconcile.Done, nil
 			}))
@@ -230,7 +230,7 @@ func TestWrongDeclarations(t *testing.T) {
 		{"a filter that is nil", "the function of If is nil", func(h reconcile.Host) {
 			reconcile.New[gateway](h, "x", noop, reconcile.Primary(reconcile.If[gateway](nil)))
 		}},
-		{"its place is told", "reconcile/hostile_test.go:", func(h reconcile.Host) { reconcile.New[gateway](h, "x", nil) }},
+		{"the position", "reconcile/hostile_test.go:", func(h reconcile.Host) { reconcile.New[gateway](h, "x", nil) }},
 		{"metadata without a kind", "needs its Kind", func(h reconcile.Host) {
 			reconcile.New[gateway](h, "x", noop, reconcile.Owns[metav1.PartialObjectMetadata]())
 		}},
@@ -244,7 +244,7 @@ func TestWrongDeclarations(t *testing.T) {
 				err := h.Stop()
 				if !errors.Is(err, reconcile.ErrInvalid) || !strings.Contains(err.Error(), tc.want) ||
 					!strings.Contains(err.Error(), "controller") {
-					t.Errorf("the host says %v", err)
+					t.Errorf("the host returns %v", err)
 				}
 				b.host.Start(b.ctx)
 			})
@@ -266,7 +266,7 @@ var noop = reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Re
 	return reconcile.Done, nil
 })
 
-// A watch that cannot be listed holds the controller back, and says so.
+// A controller does not start before its watches are listed, and the log names the missing list.
 func TestWaitsForTheFirstList(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var log logbook
@@ -277,7 +277,7 @@ func TestWaitsForTheFirstList(t *testing.T) {
 		testbed.Settle(2 * time.Minute)
 		b.wantCalls(0, "a watch is forbidden")
 		if !strings.Contains(log.String(), "watch=ConfigMap") {
-			t.Errorf("nothing says what it waits for:\n%s", log.String())
+			t.Errorf("the log does not name the list:\n%s", log.String())
 		}
 		forbidden.Off()
 		testbed.Settle(10 * time.Minute)
@@ -285,7 +285,7 @@ func TestWaitsForTheFirstList(t *testing.T) {
 	})
 }
 
-// A reconciler that changes an object that it shares with others is found out, and what it has spoiled is not written.
+// A change of a shared object is detected, and the changed object is not written.
 func TestChangesOfSharedObjects(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
@@ -309,7 +309,7 @@ func TestChangesOfSharedObjects(t *testing.T) {
 		h := b.host.Watch(testbed.GroupVersion.WithKind("Gateway"))
 		defer h.Release()
 		if n := h.Mutations(); n != 1 {
-			t.Errorf("%d changes of shared objects were found, want 1", n)
+			t.Errorf("%d changes of shared objects were detected, want 1", n)
 		}
 		if got := testbed.Stored(b.server, web); got.Spec.Size != 1 || got.Labels["l"] != "x" {
 			t.Errorf("the server has size %d and labels %v", got.Spec.Size, got.Labels)
@@ -317,8 +317,8 @@ func TestChangesOfSharedObjects(t *testing.T) {
 	})
 }
 
-// A reconciler that changes the spec and the status at once fails, with the key, before anything is written, or after
-// the rest is.
+// A write of spec and status at once fails with the key of the object. It fails before any write, or after the spec is
+// written.
 func TestSpecAndStatusAtOnce(t *testing.T) {
 	bubble(t, func(b *bench) {
 		both := func(g *gateway) error { g.Spec.Size, g.Status.Count = 9, 9; return nil }
@@ -345,7 +345,7 @@ func TestSpecAndStatusAtOnce(t *testing.T) {
 	})
 }
 
-// An own write that the watch does not bring in time is not reconciled from: the object is read from the server.
+// An own write that the watch does not deliver in time makes the next reconciliation read from the server.
 func TestAnOverdueObjectIsReadLive(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var hold *apiserver.Hold
@@ -372,21 +372,21 @@ func TestAnOverdueObjectIsReadLive(t *testing.T) {
 	})
 }
 
-// noElection is a leadership that cannot be had.
+// noElection is a leadership that always fails.
 type noElection struct{ err error }
 
 func (l noElection) Lead(context.Context) (context.Context, func(), error) { return nil, nil, l.err }
 func (l noElection) Fence(context.Context) error                           { return l.err }
 
-// A controller that can never lead does not stay as if it waited for its turn: the host is told.
-func TestAnElectionThatHasEnded(t *testing.T) {
+// A controller that can never lead ends the host with an error, instead of waiting for ever.
+func TestEndedElection(t *testing.T) {
 	bubble(t, func(b *bench) {
 		h, broken := b.process(), errors.New("broken")
 		reconcile.New[gateway](h, "x", noop, reconcile.Leader(noElection{broken}))
 		h.Start(b.ctx)
 		b.settle()
 		if err := h.Stop(); !errors.Is(err, broken) || !strings.Contains(err.Error(), `controller "x"`) {
-			t.Errorf("the host says %v", err)
+			t.Errorf("the host returns %v", err)
 		}
 		b.host.Start(b.ctx)
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// intakeDesk is an intake whose sink records the calls, with a server.
+// intakeDesk is an intake with a server and a sink that records its calls.
 type intakeDesk struct {
 	*intake
 	t      *testing.T
@@ -51,7 +51,7 @@ func newIntakeDesk(t *testing.T) *intakeDesk {
 	return d
 }
 
-// want lets the intake take all events, and compares the calls of the sink since the last time.
+// want waits until the intake has taken all events, and compares the calls of the sink since the last time.
 func (d *intakeDesk) want(reason string, calls ...string) {
 	d.t.Helper()
 	testbed.Settle(3 * time.Second)
@@ -81,13 +81,13 @@ func owned(name, owner string) *corev1.ConfigMap {
 	return m
 }
 
-// TestIntake: events become the keys of primaries, with the reason and the priority.
+// TestIntake: events become keys of primaries, with a reason and a priority.
 func TestIntake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newIntakeDesk(t)
 		defer d.end()
-		testbed.Put(t, d.server, testbed.New("a", "web")) // first: an open that is refused may list, too
+		testbed.Put(t, d.server, testbed.New("a", "web")) // first, since a refused open may list, too
 		testbed.Put(t, d.server, owned("one", "web"))
 		if _, err := d.open(d.main, nil); !errors.Is(err, errNotRunning) || d.running() {
 			t.Errorf("before the start, open returns %v", err)
@@ -103,11 +103,11 @@ func TestIntake(t *testing.T) {
 			}
 		}
 		if s := d.snapshot(); s.synced || len(s.unlisted) != 2 || s.primary == nil {
-			t.Errorf("before the lists, it is %+v", s)
+			t.Errorf("before the lists, the state is %+v", s)
 		}
 		d.want("the lists", "a/web changed by Initial Gateway, own true, low true")
 		if s := d.snapshot(); !s.synced || len(s.unlisted) != 0 || !d.awaitSync(t.Context(), time.Hour) {
-			t.Errorf("after the lists, it is %+v", s)
+			t.Errorf("after the lists, the state is %+v", s)
 		}
 		if uid, ok := d.uidOf(Key{Namespace: "a", Name: "web"}); !ok || uid == "" {
 			t.Errorf("the uid is %q", uid)
@@ -131,8 +131,8 @@ func TestIntake(t *testing.T) {
 	})
 }
 
-// TestFollows: a followed watch concerns one primary. An equal declaration replaces its functions, another kind
-// replaces it, and removal ends it.
+// TestFollows: a followed watch belongs to one primary. An equal declaration replaces its functions, another kind
+// replaces the watch, and removal closes it.
 func TestFollows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

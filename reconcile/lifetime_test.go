@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestLifetime: a permanent failure ends a run after failGrace, but not one that is not running or is already ending.
+// TestLifetime: a permanent failure ends a run after failGrace. A run that has not started or is already ending does
+// not change.
 func TestLifetime(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("the engine is closed")
@@ -51,11 +52,11 @@ func TestLifetime(t *testing.T) {
 				defer end(nil)
 				l := &lifetime{}
 				if got := l.phase(); got != (phase{}) {
-					t.Errorf("before the start, it is %+v", got)
+					t.Errorf("before the start, the phase is %+v", got)
 				}
 				l.start(ctx, end)
 				if got := l.phase(); got != (phase{running: true}) {
-					t.Errorf("after the start, it is %+v", got)
+					t.Errorf("after the start, the phase is %+v", got)
 				}
 				if tc.before != nil {
 					tc.before(l, ctx, end)
@@ -75,7 +76,7 @@ func TestLifetime(t *testing.T) {
 					t.Errorf("the run ended with %v", context.Cause(ctx))
 				}
 				if got := l.phase(); got != tc.want {
-					t.Errorf("it is %+v, want %+v", got, tc.want)
+					t.Errorf("the phase is %+v, want %+v", got, tc.want)
 				}
 			})
 		})

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestWatchOfMetadata: what is watched by metadata, and looked at by functions of metadata, is not watched as a whole.
+// TestWatchOfMetadata: a kind that is watched by metadata, with functions of metadata, has a store of metadata.
 func TestWatchOfMetadata(t *testing.T) {
 	type meta = metav1.PartialObjectMetadata
 	kind := reconcile.Kind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
@@ -23,7 +23,7 @@ func TestWatchOfMetadata(t *testing.T) {
 	}
 	for reason, tc := range map[string]struct {
 		options []reconcile.Option
-		want    []bool // one for each store: whether it holds metadata
+		want    []bool // for each store, whether it holds metadata
 	}{
 		"owned": {[]reconcile.Option{owns()}, []bool{true}},
 		"owned, and filtered by metadata": {[]reconcile.Option{
@@ -62,14 +62,14 @@ func TestWatchOfMetadata(t *testing.T) {
 				testbed.Put(t, b.server, cm)
 				b.settle()
 				if b.count() != n+1 {
-					t.Errorf("%d calls after an owned object came, %d before", b.count(), n)
+					t.Errorf("%d calls after an owned object was created, %d before", b.count(), n)
 				}
 			})
 		})
 	}
 }
 
-// TestReconcileMetadata: objects are reconciled by their metadata, and read and written through the client as a whole.
+// TestReconcileMetadata: objects are reconciled by their metadata. The client reads and writes the whole object.
 func TestReconcileMetadata(t *testing.T) {
 	bubble(t, func(b *bench) {
 		calls := 0
@@ -89,12 +89,12 @@ func TestReconcileMetadata(t *testing.T) {
 		b.start()
 		g := testbed.Stored(b.server, web)
 		if calls != 1 || g.Labels["seen"] != "true" || g.Spec.Ref != "one" {
-			t.Errorf("%d calls, left is %+v", calls, g)
+			t.Errorf("%d calls, remaining: %+v", calls, g)
 		}
 		b.change(func(u *unstructured.Unstructured) { u.SetLabels(nil) })
 		b.settle()
 		if g = testbed.Stored(b.server, web); calls != 2 || g.Labels["seen"] != "true" {
-			t.Errorf("%d calls, left is %+v", calls, g)
+			t.Errorf("%d calls, remaining: %+v", calls, g)
 		}
 	})
 }

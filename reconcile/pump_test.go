@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestPump: the pump repeats its step at once while there is more, at the returned time, after a poke, and at least
-// once in maxIdle.
+// TestPump: the pump repeats its step at once while there is more to do. It also repeats it at the returned time, after
+// a poke, and at least once in maxIdle.
 func TestPump(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

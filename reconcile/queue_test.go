@@ -29,8 +29,9 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	}
 }
 
-// Objects that come and go while nobody works, as in a process that does not lead, leave nothing in the lines.
-func TestLinesForgetThoseThatHaveLeft(t *testing.T) {
+// Objects that are added and removed without a worker are not kept in the lines. This happens in a process that does
+// not lead.
+func TestLinesKeepNoRemovedObjects(t *testing.T) {
 	t.Parallel()
 	q := newQueue()
 	for i := range 10 {
@@ -75,7 +76,7 @@ func TestPriorities(t *testing.T) {
 	for i := range 100 {
 		q.makeReady(q.item(key("live", i)), high)
 	}
-	q.makeReady(q.item(key("initial", 99)), high) // one of them changes
+	q.makeReady(q.item(key("initial", 99)), high) // one of the initial objects changes
 	initial, at := 0, 0
 	for i := range 50 {
 		it := q.pick()
@@ -90,11 +91,11 @@ func TestPriorities(t *testing.T) {
 		t.Errorf("%d of 50 were initial", initial)
 	}
 	if at > 3 {
-		t.Errorf("the changed one came at %d", at)
+		t.Errorf("the changed object was picked at %d", at)
 	}
 }
 
-// Whatever is done to it, no key is lost, and none is in two places.
+// Under random operations no key is lost, and none is in two places.
 func TestQueueModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -184,7 +185,7 @@ func TestQueueModel(t *testing.T) {
 						}
 					}
 					if held != l.entries || live != l.live || len(l.turns) != len(l.byNS) {
-						t.Fatalf("lines say %d held and %d live, and have %d and %d", l.entries, l.live, held, live)
+						t.Fatalf("lines count %d held and %d live, but have %d and %d", l.entries, l.live, held, live)
 					}
 				}
 				count := map[itemState]int{}

@@ -41,7 +41,7 @@ func TestTotalRateLimit(t *testing.T) {
 				testbed.Settle(time.Hour)
 				b.wantCalls(12, tc.reason)
 				if got := b.calls[11].at - b.calls[0].at; got != tc.want {
-					t.Errorf("the last one began %v after the first, want %v", got, tc.want)
+					t.Errorf("the last reconciliation began %v after the first, want %v", got, tc.want)
 				}
 				for i := tc.n; i < 12 && tc.n > 0; i++ {
 					if gap := b.calls[i].at - b.calls[i-tc.n].at; gap < tc.per {
@@ -56,7 +56,7 @@ func TestTotalRateLimit(t *testing.T) {
 	}
 }
 
-// What waits for the rate of all keeps its priority, and what happens meanwhile is not one more reconciliation.
+// Objects that wait for the total rate keep their priority, and further events of them are merged.
 func TestWaitingForTheTotalRate(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := b.controller(nil, reconcile.TotalRateLimit(1, time.Minute))
@@ -78,7 +78,7 @@ func TestWaitingForTheTotalRate(t *testing.T) {
 		testbed.Settle(time.Hour)
 		b.wantCalls(6, "all")
 
-		// The limit is reached, and nothing waits: what comes, goes, and comes again is not forgotten.
+		// An object that is deleted and created again while it waits for the rate is reconciled.
 		c.Trigger(web, "first")
 		b.settle()
 		b.wantCalls(7, "at once")
@@ -89,7 +89,7 @@ func TestWaitingForTheTotalRate(t *testing.T) {
 		}
 		b.settle()
 		if s := c.Describe(0).Counts; s != (inspect.Counts{}) {
-			t.Errorf("the object is gone, and something is left: %+v", s)
+			t.Errorf("the object is deleted, but still counted: %+v", s)
 		}
 		c.Trigger(reconcile.Key{Namespace: "a", Name: "initial-0"}, "second")
 		b.settle()
@@ -97,13 +97,12 @@ func TestWaitingForTheTotalRate(t *testing.T) {
 		testbed.Settle(time.Minute)
 		b.wantCalls(8, "a minute after the one before")
 		if gap := b.calls[7].at - b.calls[6].at; gap != time.Minute {
-			t.Errorf("%v after the one before", gap)
+			t.Errorf("%v after the previous one", gap)
 		}
 	})
 }
 
-// Whatever happens meanwhile, the next time that was scheduled stands: after a failure, and after one that followed
-// After.
+// A scheduled time stands despite events, after a failure and after a failure that followed After.
 func TestTheScheduledTimeSurvives(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := b.controller(func(_ context.Context, n int, _ *gateway) (reconcile.Result, error) {
@@ -119,8 +118,7 @@ func TestTheScheduledTimeSurvives(t *testing.T) {
 		}, reconcile.Owns[corev1.ConfigMap](), reconcile.MaxInterval(7*time.Minute), reconcile.RateLimit(100, time.Minute))
 		owner := b.put("web")
 		b.start()
-		// What is no reason to reconcile leaves the time of After alone, too; the interval does reconcile, so that is
-		// off here.
+		// During a back-off neither events of the object and its owned objects, nor triggers, nor the interval reconcile.
 		owned := configMap("owned")
 		owned.OwnerReferences = []metav1.OwnerReference{
 			*metav1.NewControllerRef(owner, testbed.GroupVersion.WithKind("Gateway")),
@@ -134,7 +132,7 @@ func TestTheScheduledTimeSurvives(t *testing.T) {
 				testbed.Settle(time.Minute)
 			}
 		}
-		// The first event comes before the hour has passed: the last result counts.
+		// The first event arrives before the hour of After has passed: the last result counts.
 		b.change(label("first"))
 		b.settle()
 		b.wantCalls(2, "an event")
@@ -148,7 +146,7 @@ func TestTheScheduledTimeSurvives(t *testing.T) {
 		b.wantCalls(4, "the time has come again")
 		b.change(size(2))
 		b.settle()
-		if len(b.calls) != 6 { // the interval may come right after it, too
+		if len(b.calls) != 6 { // the interval may be due right after it, too
 			b.wantCalls(5, "another generation resets the back-off")
 		}
 		for i, want := range []time.Duration{42 * time.Minute, 42 * time.Minute} {
@@ -162,7 +160,7 @@ func TestTheScheduledTimeSurvives(t *testing.T) {
 	})
 }
 
-// A failure that follows After does not lose its own time to the one that After had asked for.
+// A failure after After waits for its own time, not for that of After.
 func TestAfterThenAFailure(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.controller(func(_ context.Context, n int, _ *gateway) (reconcile.Result, error) {

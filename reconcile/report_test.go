@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestReporter: a failure is logged once with its class, and passed to OnFailure, whose panic is contained. A success
-// is not logged.
+// TestReporter: a failure is logged once with its class and passed to OnFailure, whose panic is contained. A success is
+// not logged.
 func TestReporter(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
@@ -20,7 +20,7 @@ func TestReporter(t *testing.T) {
 		reason string
 		end    completion
 		class  Class    // of the failure; "": none
-		want   []string // in the log; none: it is empty
+		want   []string // texts in the log; nil: the log is empty
 		panics float64
 	}{
 		{"success", completion{}, "", nil, 0},
@@ -40,7 +40,7 @@ func TestReporter(t *testing.T) {
 			[]string{"a reconciliation that was stopped panicked", "boom"},
 			1,
 		},
-		{"the past", completion{res: After(-time.Second)}, "", []string{"after a negative duration", "after=-1s"}, 0},
+		{"a negative time", completion{res: After(-time.Second)}, "", []string{"after a negative duration", "after=-1s"}, 0},
 		{
 			"an error and After",
 			completion{res: After(time.Minute), err: failed},

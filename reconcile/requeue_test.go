@@ -11,9 +11,9 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// Nothing that After is given makes a busy loop: zero and less wait for the back-off, also from Cleanup and between
+// No value for After makes a busy loop. Zero and negative values wait for the back-off, also in Cleanup and between
 // failures.
-func TestAfterNothing(t *testing.T) {
+func TestAfterZero(t *testing.T) {
 	t.Parallel()
 	back := reconcile.WithBackoff(reconcile.Backoff{Base: time.Second, Cap: time.Minute})
 	for _, d := range []time.Duration{0, -1, -time.Hour, -1 << 63} {
@@ -47,14 +47,13 @@ func TestAfterLittle(t *testing.T) {
 	})
 }
 
-// The back-off of After(0) grows, an event does not wait for it, and it begins anew with another result or another
-// spec.
+// The back-off of After(0) grows, and an event does not wait for it. Another result or another spec resets it.
 func TestRequeueBackoff(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
 		reset  func(b *bench, result *reconcile.Result)
-		anew   bool
+		resets bool
 	}{
 		{"another spec", func(b *bench, _ *reconcile.Result) { b.change(size(2)) }, true},
 		{"another result", func(b *bench, result *reconcile.Result) {
@@ -81,32 +80,32 @@ func TestRequeueBackoff(t *testing.T) {
 				tc.reset(b, &result)
 				b.settle()
 				if b.count() == before {
-					t.Fatal("an event waits for the back-off")
+					t.Fatal("the event waits for the back-off")
 				}
 				before = b.count()
 				testbed.Settle(time.Minute)
-				if anew := b.count() > before; anew != tc.anew {
-					t.Errorf("%d more in the minute after it; want a new back-off: %v", b.count()-before, tc.anew)
+				if resets := b.count() > before; resets != tc.resets {
+					t.Errorf("%d more in the next minute; want a new back-off: %v", b.count()-before, tc.resets)
 				}
 			})
 		})
 	}
 }
 
-// Of an error and a time the error decides, and no attempt comes before the time.
+// With both an error and a time, the error decides the result, and no attempt happens before the time.
 func TestErrorAndAfter(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason   string
 		err      error
 		after    time.Duration
-		from, to time.Duration // of the second attempt; 0: there is none
+		from, to time.Duration // of the second attempt; 0: none
 	}{
 		{"the back-off is longer", errors.New("no luck"), time.Millisecond, 100 * time.Millisecond, time.Second},
 		{"the time is longer", errors.New("no luck"), time.Minute, time.Minute, time.Minute},
 		{"a conflict", conflictError(), time.Minute, time.Minute, time.Minute},
 		{"nothing", errors.New("no luck"), 0, 100 * time.Millisecond, time.Second},
-		{"the server knows better", apiError(429, 120), time.Minute, 2 * time.Minute, 2 * time.Minute},
+		{"the server asks for longer", apiError(429, 120), time.Minute, 2 * time.Minute, 2 * time.Minute},
 		{"terminal", reconcile.AsTerminal(errors.New("never")), time.Minute, 0, 0},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -72,7 +72,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestRequeues: consecutive results of After(0) back off; another result or spec starts over.
+// TestRequeues: consecutive results of After(0) back off. Another result or spec starts over.
 func TestRequeues(t *testing.T) {
 	t.Parallel()
 	p := retries{backoff: Backoff{Base: time.Second}, random: func() float64 { return 1 }}

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBefore: what is said to be before an object is what is picked before it, where nothing else happens meanwhile.
+// TestBefore: the reported number of objects before another one equals the number picked before it, if nothing else
+// changes.
 func TestBefore(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -40,12 +41,12 @@ func TestBefore(t *testing.T) {
 			}
 		}
 		if before != picked || own != same {
-			t.Fatalf("%d are said to be before it, %d of its namespace; it were %d and %d", before, own, picked, same)
+			t.Fatalf("reported %d before it, %d of its namespace; picked %d and %d", before, own, picked, same)
 		}
 	})
 }
 
-// TestRuns: what runs is known in the order in which it began.
+// TestRuns: running reconciliations are listed in the order of their starts.
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -65,17 +66,17 @@ func TestRuns(t *testing.T) {
 		r := l.first
 		for i, w := range want {
 			if r != w {
-				t.Fatalf("the %d. of %d is another one", i, len(want))
+				t.Fatalf("number %d of %d differs", i, len(want))
 			}
 			r = r.next
 		}
 		if r != nil || len(want) == 0 && l.last != nil {
-			t.Fatal("there are more")
+			t.Fatal("there are further runs")
 		}
 	})
 }
 
-// TestHistory: the last successes are known, of one object the newest.
+// TestHistory: the history has the last successes, and of one object the newest.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	var h history
@@ -84,17 +85,17 @@ func TestHistory(t *testing.T) {
 		h.add(key("a", i%(keptSuccesses/2)), "", at.Add(time.Duration(i)*time.Second))
 	}
 	if got := h.last(key("a", 0)); !got.Equal(at.Add(5 * keptSuccesses / 2 * time.Second)) {
-		t.Errorf("it was at %v", got)
+		t.Errorf("the last success was at %v", got)
 	}
 	if got := h.last(key("b", 0)); !got.IsZero() {
-		t.Errorf("of another one: %v", got)
+		t.Errorf("another object: %v", got)
 	}
 	if len(h.ring) != keptSuccesses {
 		t.Errorf("%d are kept", len(h.ring))
 	}
 }
 
-// BenchmarkWhy asks about one of 100,000 objects that are ready, of one namespace: it is at the end of the line.
+// BenchmarkWhy asks for the last of 100,000 ready objects of one namespace.
 func BenchmarkWhy(b *testing.B) {
 	s := &scheduler{q: newQueue(), limit: 1}
 	const n = 100_000
@@ -103,7 +104,7 @@ func BenchmarkWhy(b *testing.B) {
 	}
 	for b.Loop() {
 		if o := s.object(key("a", n-1)); o.before != maxScanned {
-			b.Fatalf("%d are before it", o.before)
+			b.Fatalf("%d objects are before it", o.before)
 		}
 	}
 }

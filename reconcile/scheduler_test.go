@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// desk is a scheduler with workers that the test plays.
+// desk is a scheduler whose workers the test plays.
 type desk struct {
 	*scheduler
 	t       *testing.T
@@ -38,12 +38,12 @@ func newDesk(t *testing.T, change func(s *scheduler)) *desk {
 	return d
 }
 
-// change reports an event about an object of a generation.
+// change reports an event of an object with a generation.
 func (d *desk) change(k Key, gen int64) {
 	d.changed(k, Reason{Type: Modified, Key: k}, high, 0, &facts{uid: "1", gen: gen, version: fmt.Sprint(gen)})
 }
 
-// take starts a reconciliation of a state; nil if the worker ends.
+// take starts a reconciliation that sees a generation. It returns nil if the worker ends.
 func (d *desk) take(gen int64) *reconciliation {
 	_, r := d.next(goroutine.Current())
 	if r != nil {
@@ -76,7 +76,7 @@ func TestSchedulerEvents(t *testing.T) {
 			t.Errorf("%d workers for one object", d.started)
 		}
 		r := d.take(1)
-		d.change(k, 1) // a late event about the same state
+		d.change(k, 1) // a late event of the same state
 		d.idle("it is running")
 		if v := d.end(r, Done, nil); v.outcome != "success" || v.failed != nil {
 			t.Errorf("the verdict is %+v", v)
@@ -102,7 +102,7 @@ func TestSchedulerEvents(t *testing.T) {
 	})
 }
 
-// TestSchedulerFailures: an event does not shorten the back-off, except one about another spec.
+// TestSchedulerFailures: an event does not shorten the back-off, unless it shows another spec.
 func TestSchedulerFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestSchedulerFailures(t *testing.T) {
 	})
 }
 
-// TestSchedulerPreempts: with preempt, an event about another spec stops the reconciliation, and another one follows.
+// TestSchedulerPreempts: with preempt, an event with another spec stops the reconciliation, and another one follows.
 func TestSchedulerPreempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestSchedulerPreempts(t *testing.T) {
 		r := d.take(1)
 		d.changed(k, Reason{Type: Modified, Source: "other"}, high, 0, nil)
 		if r.fence() != nil {
-			t.Error("an event about another object preempts")
+			t.Error("an event of another object preempts")
 		}
 		d.change(k, 2)
 		if !errors.Is(r.fence(), ErrPreempted) {
@@ -175,7 +175,7 @@ func TestSchedulerPreempts(t *testing.T) {
 	})
 }
 
-// TestSchedulerSlots: objects of slots that are not held are not reconciled, and nothing follows a reconciliation whose
+// TestSchedulerSlots: objects of slots that are not held are not reconciled. Nothing follows a reconciliation whose
 // slot has left.
 func TestSchedulerSlots(t *testing.T) {
 	t.Parallel()
@@ -254,8 +254,8 @@ func TestSchedulerTerms(t *testing.T) {
 	})
 }
 
-// TestSchedulerLimits: the number of workers follows the ready objects up to the limit, the rate limits delay starts,
-// and expire returns when the next start is allowed.
+// TestSchedulerLimits: the number of workers follows the ready objects up to the limit. Rate limits delay starts, and
+// expire returns the time of the next allowed start.
 func TestSchedulerLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -291,13 +291,13 @@ func TestSchedulerLimits(t *testing.T) {
 			t.Errorf("the next start is at %v", next)
 		}
 		if o := d.object(key("a", 0)); o.state != waiting || o.dueFor != "" {
-			t.Errorf("its state is %+v", o)
+			t.Errorf("the state of the object is %+v", o)
 		}
 	})
 }
 
-// TestSchedulerModel: at most one reconciliation runs for an object, and each change is followed by a reconciliation
-// that has seen it, whatever the outcomes.
+// TestSchedulerModel: at most one reconciliation runs for an object. Each change is followed by a reconciliation that
+// has seen it, whatever the outcomes.
 func TestSchedulerModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -372,13 +372,13 @@ func TestSchedulerModel(t *testing.T) {
 	})
 }
 
-// TestSchedulerRecovery: a fiber that has succeeded so far ends the failure of an earlier one, and no later failure.
+// TestSchedulerRecovery: a fiber that has succeeded so far ends the failure of an earlier fiber, but no later failure.
 func TestSchedulerRecovery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, nil)
 		k := key("a", 1)
-		d.recovered(k) // nothing is known about it
+		d.recovered(k) // no failure is known
 		d.change(k, 1)
 		d.end(d.take(1), Done, errors.New("first"))
 		d.recovered(k)
@@ -391,7 +391,7 @@ func TestSchedulerRecovery(t *testing.T) {
 		if r == nil || r.attempt != 2 {
 			t.Fatalf("the retry is %+v", r)
 		}
-		d.recovered(k) // the fiber is faster than the reconciliation that has started it
+		d.recovered(k) // the fiber recovers before the end of the reconciliation that has started it
 		d.end(r, pending, nil)
 		if c := d.counts(); c.Failed != 0 || len(d.q.items) != 0 {
 			t.Errorf("after it has recovered: %+v, and %d items", c, len(d.q.items))

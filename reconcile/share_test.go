@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestSharing: gained slots open after the watches show them, together and once; lost slots do not open.
+// TestSharing: gained slots open together and once, after the watches show them. Lost slots do not open.
 func TestSharing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,14 +10,14 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// slotOf is a layout, and the slot that the gateways of the tests are in.
+// slotOf returns a layout, and the slot of the tests' gateways.
 func slotOf() (shard.Layout, int) {
 	l := shard.Layout{Slots: 2}
 	return l, l.SlotOf(web.Namespace, "")
 }
 
-// TestSlotLeavesAndComes: what has left is not cleaned up, and waits for nothing; when it comes back it is reconciled
-// again, though nothing has changed.
+// TestSlotLeavesAndComes: an object of a lost slot is not cleaned up and does not wait. When the slot comes back, the
+// object is reconciled again without a change.
 func TestSlotLeavesAndComes(t *testing.T) {
 	bubble(t, func(b *bench) {
 		layout, slot := slotOf()
@@ -34,7 +34,7 @@ func TestSlotLeavesAndComes(t *testing.T) {
 		}
 		b.put("web")
 		b.cleaner(&cleaner{cleanup: func(context.Context, int, *gateway) (reconcile.Result, error) {
-			t.Error("something that has left is cleaned up")
+			t.Error("an object of a lost slot is cleaned up")
 			return reconcile.Done, nil
 		}}, reconcile.Primary(reconcile.From(source.ShardWith(h))))
 		b.host.Start(b.ctx)
@@ -42,16 +42,16 @@ func TestSlotLeavesAndComes(t *testing.T) {
 		b.wantCalls(1, "the slot is here")
 		hold(layout.Set())
 		b.wantCalls(1, "it has left")
-		b.delete("web") // it goes on existing because of its finalizer
+		b.delete("web") // the finalizer keeps the object
 		b.settle()
 		b.wantCalls(1, "others have it")
 		if stored := testbed.Stored(b.server, web); stored == nil || len(stored.Finalizers) == 0 {
-			t.Error("the finalizer of what has left was taken off")
+			t.Error("the finalizer of a lost object was removed")
 		}
 	})
 }
 
-// TestSlotComesBack: what has not changed meanwhile is reconciled again, for others may have had it.
+// TestSlotComesBack: an unchanged object is reconciled again, since another process may have had it.
 func TestSlotComesBack(t *testing.T) {
 	bubble(t, func(b *bench) {
 		layout, slot := slotOf()
@@ -65,7 +65,7 @@ func TestSlotComesBack(t *testing.T) {
 			if n == 2 {
 				close(enter)
 				<-leave
-				return reconcile.Done, context.DeadlineExceeded // which would be tried again
+				return reconcile.Done, context.DeadlineExceeded // would be retried
 			}
 			return reconcile.Done, nil
 		}, reconcile.Primary(reconcile.From(source.ShardWith(h))))

@@ -14,12 +14,12 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// The bubble stops the host while the reconciler still works, and waits for it.
+// A host that stops while a reconciler works waits for it. The bubble stops the host.
 func TestStopWhileReconciling(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.controller(func(ctx context.Context, _ int, _ *gateway) (reconcile.Result, error) {
 			<-ctx.Done()
-			<-time.After(time.Second) // it is slow to stop
+			<-time.After(time.Second) // slow to stop
 			return reconcile.Retry(context.Cause(ctx))
 		})
 		b.put("web")
@@ -28,7 +28,7 @@ func TestStopWhileReconciling(t *testing.T) {
 	})
 }
 
-// stopper is a mapper that stops the process when it is asked for a kind.
+// stopper is a mapper that stops the process when it maps a kind.
 type stopper struct {
 	meta.RESTMapper
 	kind string
@@ -42,7 +42,7 @@ func (s stopper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RES
 	return s.RESTMapper.RESTMapping(gk, versions...)
 }
 
-// A stop while the controller opens its watches, whichever of them, is no failure, and leaves no watch.
+// A stop while the controller opens any of its watches is not a failure, and leaves no watch open.
 func TestStopWhileOpening(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Gateway", "ConfigMap"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestASpanPerReconciliation: the root of a trace, above what the reconciler does, with what became of it.
+// TestASpanPerReconciliation: each reconciliation has a root span above the spans of the reconciler, with its outcome.
 func TestASpanPerReconciliation(t *testing.T) {
 	bubble(t, func(b *bench) {
 		made := spans.New()
@@ -40,19 +40,19 @@ func TestASpanPerReconciliation(t *testing.T) {
 		}
 		for i, s := range all {
 			if s.Parent().IsValid() || !spans.IsChild(work[i], s) {
-				t.Errorf("%d is no root, or not above the work", i)
+				t.Errorf("span %d is not a root, or not above the spans of the reconciler", i)
 			}
 		}
-		told := map[string]string{}
+		attributes := map[string]string{}
 		for _, a := range all[2].Attributes() {
-			told[string(a.Key)] = a.Value.String()
+			attributes[string(a.Key)] = a.Value.String()
 		}
 		if diff := cmp.Diff(map[string]string{
 			"reconcile.controller": "gateways", "reconcile.kind": "Gateway.test.fairlead.io", "reconcile.name": "web",
-			"k8s.namespace.name": "a", "reconcile.attempt": "3", "reconcile.reasons": told["reconcile.reasons"],
+			"k8s.namespace.name": "a", "reconcile.attempt": "3", "reconcile.reasons": attributes["reconcile.reasons"],
 			"reconcile.outcome": "success",
-		}, told); diff != "" || !strings.Contains(told["reconcile.reasons"], string(reconcile.Retried)) {
-			t.Errorf("-want +got:\n%s\nreasons %s", diff, told["reconcile.reasons"])
+		}, attributes); diff != "" || !strings.Contains(attributes["reconcile.reasons"], string(reconcile.Retried)) {
+			t.Errorf("-want +got:\n%s\nreasons %s", diff, attributes["reconcile.reasons"])
 		}
 		for i, s := range all[:2] {
 			if s.Status().Code != codes.Error || spans.Value(s, "reconcile.outcome") != string(reconcile.Retryable) ||
@@ -63,8 +63,9 @@ func TestASpanPerReconciliation(t *testing.T) {
 	})
 }
 
-// TestAReconciliationThatNeverReturnsHasItsSpan ended when its goroutine ends.
-func TestAReconciliationThatNeverReturnsHasItsSpan(t *testing.T) {
+// TestHangingReconciliationHasASpan: a reconciliation that hangs has a span, which ends when its goroutine
+// ends.
+func TestHangingReconciliationHasASpan(t *testing.T) {
 	bubble(t, func(b *bench) {
 		made := spans.New()
 		b.controller(func(_ context.Context, n int, _ *gateway) (reconcile.Result, error) {
@@ -82,8 +83,8 @@ func TestAReconciliationThatNeverReturnsHasItsSpan(t *testing.T) {
 	})
 }
 
-// TestTheTraceOfAFiber: below the reconciliation that has started it; after a long wait, and after a restart, in a
-// trace of its own that links to the last one.
+// TestTheTraceOfAFiber: the spans of a fiber are below the reconciliation that has started it. After a long wait, and
+// after a restart, they are in a new trace that links to the last one.
 func TestTheTraceOfAFiber(t *testing.T) {
 	bubble(t, func(b *bench) {
 		made := spans.New()
@@ -121,7 +122,7 @@ func TestTheTraceOfAFiber(t *testing.T) {
 			t.Fatalf("after the restart: %v", made.Names())
 		}
 		if again.SpanContext().TraceID() == fibers[0].SpanContext().TraceID() {
-			t.Error("the trace of before goes on")
+			t.Error("the earlier trace continues")
 		}
 	})
 }

@@ -19,17 +19,17 @@ func TestNoProviderNoCost(t *testing.T) {
 	}
 	none := costs()
 	if c.spans = tracing.Tracer(spans.Discard(), "reconcile"); costs() == 0 {
-		t.Error("a span costs nothing, so this measures nothing")
+		t.Error("a span allocates nothing, so the test measures nothing")
 	}
 	if none != 0 {
-		t.Errorf("%v allocations for no span", none)
+		t.Errorf("%v allocations without a span", none)
 	}
 }
 
 // BenchmarkUntraced measures the cost of tracing for a reconciliation without a provider.
 func BenchmarkUntraced(b *testing.B) { benchmarkTrace(b, &tracer{controller: "c", main: &watch{}}) }
 
-// BenchmarkTraced measures it with a provider.
+// BenchmarkTraced measures the cost of tracing with a provider.
 func BenchmarkTraced(b *testing.B) {
 	benchmarkTrace(b, &tracer{controller: "c", main: &watch{}, spans: tracing.Tracer(spans.Discard(), "reconcile")})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// overseer is a host that its controllers inherit from.
+// overseer is a host from which its controllers inherit.
 type overseer struct {
 	*testbed.Host
 	from reconcile.Inherited
@@ -48,8 +48,8 @@ type nilError struct{ err error }
 func (e *nilError) Error() string { return e.err.Error() }
 func (e *nilError) Unwrap() error { return e.err }
 
-// Whatever a reconciler fails with, the log of the host says it, with the stack of a panic, and a logger of its own
-// beats that of the host.
+// Every kind of failure is in the log of the host, with the stack of a panic. A controller's own logger overrides that
+// of the host.
 func TestFailuresAreLoggedByTheHost(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -62,7 +62,7 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 			[]string{"no luck", "class=retryable", "key=a/web"},
 		},
 		{
-			"a terminal one", func() (reconcile.Result, error) { return reconcile.Terminal(errors.New("no luck")) },
+			"a terminal error", func() (reconcile.Result, error) { return reconcile.Terminal(errors.New("no luck")) },
 			[]string{"no luck", "class=stopped"},
 		},
 		{"a panic", func() (reconcile.Result, error) { panic("ouch") }, []string{"panic: ouch", "visible_test.go"}},
@@ -73,7 +73,7 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 		{"an error and a time", func() (reconcile.Result, error) {
 			return reconcile.After(time.Minute), errors.New("no luck")
 		}, []string{"no luck", "after=1m0s", "afterHonoured=true"}},
-		{"a terminal one and a time", func() (reconcile.Result, error) {
+		{"a terminal error and a time", func() (reconcile.Result, error) {
 			_, err := reconcile.Terminal(errors.New("no luck"))
 			return reconcile.After(time.Minute), err
 		}, []string{"no luck", "after=1m0s", "afterHonoured=false"}},
@@ -88,9 +88,9 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 					var host, its logbook
 					h := b.overseer(reconcile.Inherited{Logger: host.Logger()})
 					opts := []reconcile.Option{reconcile.MaxInterval(-1)}
-					told, silent := &host, &its
+					used, silent := &host, &its
 					if own {
-						opts, told, silent = append(opts, its.option()), &its, &host
+						opts, used, silent = append(opts, its.option()), &its, &host
 					}
 					reconcile.New[gateway](h, "gateways",
 						reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) {
@@ -99,12 +99,12 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 					b.put("web")
 					b.start()
 					for _, want := range tc.want {
-						if !strings.Contains(told.String(), want) {
-							t.Errorf("the log does not say %q:\n%s", want, told.String())
+						if !strings.Contains(used.String(), want) {
+							t.Errorf("the log lacks %q:\n%s", want, used.String())
 						}
 					}
 					if silent.String() != "" {
-						t.Errorf("the other log is told, too: %s", silent.String())
+						t.Errorf("the other log has lines, too: %s", silent.String())
 					}
 				})
 			})
@@ -112,7 +112,7 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 	}
 }
 
-// A failure of a state that has been overtaken, and a panic of a run that was stopped, are logged as well.
+// A failure with an outdated spec, and a panic of a stopped reconciliation, are also logged.
 func TestOvertakenFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -134,21 +134,21 @@ func TestOvertakenFailuresAreLogged(t *testing.T) {
 						return reconcile.Done, nil
 					}
 					b.change(size(2))
-					<-time.After(time.Second) // it is seen
+					<-time.After(time.Second) // the change is observed
 					return reconcile.Done, tc.do(ctx)
 				}, append(tc.opts, log.option())...)
 				b.put("web")
 				b.start()
 				testbed.Settle(time.Minute)
 				if !strings.Contains(log.String(), "ouch") {
-					t.Errorf("nothing is logged:\n%s", log.String())
+					t.Errorf("the failure is not logged:\n%s", log.String())
 				}
 			})
 		})
 	}
 }
 
-// The engine of flows logs where the host does, and a panic in a step is told with its stack.
+// The flow engine uses the logger of the host, and a panic in a step is logged with its stack.
 func TestEnginesInheritTheLogger(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var log logbook
@@ -169,13 +169,13 @@ func TestEnginesInheritTheLogger(t *testing.T) {
 			"position is not resumed", "reconciliation failed", "panic: ouch", "visible_test.go",
 		} {
 			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log does not say %q:\n%s", want, log.String())
+				t.Errorf("the log lacks %q:\n%s", want, log.String())
 			}
 		}
 	})
 }
 
-// The page names every object that fails, with its error, attempts and next try, sorted and bounded, as text and as
+// The page lists every failing object with its error, attempts and next attempt, sorted and bounded, as text and as
 // JSON.
 func TestControllersPage(t *testing.T) {
 	bubble(t, func(b *bench) {
@@ -208,12 +208,12 @@ func TestControllersPage(t *testing.T) {
 			"east/gateways a/bad stopped 1", "rests never", "no luck at all", "panic: xxx",
 		} {
 			if !strings.Contains(text, want) {
-				t.Errorf("the page does not say %q:\n%s", want, body)
+				t.Errorf("the page lacks %q:\n%s", want, body)
 			}
 		}
 		if strings.Index(text, "bystanders") > strings.Index(text, "gateways Gate") ||
 			strings.Index(text, "a/bad") > strings.Index(text, "a/web") {
-			t.Errorf("it is not sorted:\n%s", body)
+			t.Errorf("the page is not sorted:\n%s", body)
 		}
 		all, _ := h.page("?format=json&controller=gateways")
 		var d inspect.Controller
@@ -242,12 +242,12 @@ func TestControllersPage(t *testing.T) {
 			t.Errorf("key=a/web shows %s", one)
 		}
 		if _, code := h.page("?limit=x"); code != 400 {
-			t.Errorf("a limit that is no number is answered %d", code)
+			t.Errorf("a limit that is not a number: status %d", code)
 		}
 	})
 }
 
-// Events are written where the object is at fault, once for equal failures, and nowhere else.
+// An Event is written if the object causes the failure, once for equal failures, and in no other case.
 func TestEventsOfFailures(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -256,7 +256,7 @@ func TestEventsOfFailures(t *testing.T) {
 		opts   []reconcile.Option
 		want   []string
 	}{
-		{"the world is at fault", func() error { return errors.New("unreachable") }, nil, nil},
+		{"an external failure", func() error { return errors.New("unreachable") }, nil, nil},
 		{"a conflict", conflictError, nil, nil},
 		{
 			"terminal", func() error { _, err := reconcile.Terminal(errors.New("no such size")); return err }, nil,
@@ -293,8 +293,8 @@ func TestEventsOfFailures(t *testing.T) {
 	}
 }
 
-// Without the right to write Events the log says so once, and the reconciler goes on.
-func TestEventsThatAreForbidden(t *testing.T) {
+// Without permission to write Events the log reports it once, and the reconciler continues.
+func TestForbiddenEvents(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var log logbook
 		b.server.On(apiserver.Match{Resource: "events"}, apiserver.Answer(apiserver.Failure(403)))
@@ -303,7 +303,7 @@ func TestEventsThatAreForbidden(t *testing.T) {
 		b.start()
 		testbed.Settle(10 * time.Minute)
 		if n := strings.Count(log.String(), "cannot write an Event"); n != 1 {
-			t.Errorf("told %d times:\n%s", n, log.String())
+			t.Errorf("logged %d times:\n%s", n, log.String())
 		}
 		if b.count() < 3 {
 			t.Errorf("%d attempts in ten minutes", b.count())

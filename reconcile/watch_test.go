@@ -194,14 +194,14 @@ func TestUnstructured(t *testing.T) {
 		testbed.Put(t, b.server, cm)
 		b.settle()
 		if calls != 2 {
-			t.Errorf("%d calls after a config map of it came", calls)
+			t.Errorf("%d calls after a config map of the object was created", calls)
 		}
 	})
 }
 
-// What an object names may be another one later: it is what is followed from then on, whether the server selects it
-// or a function.
-func TestFollowWhatTheSpecNamesNow(t *testing.T) {
+// An object may later name another config map. From then on that one is followed, by a selector of the server or by a
+// function.
+func TestFollowAChangedReference(t *testing.T) {
 	for how, opts := range map[string]func(ref string) []reconcile.WatchOption{
 		"a function": func(ref string) []reconcile.WatchOption {
 			return []reconcile.WatchOption{reconcile.If(func(cm *corev1.ConfigMap) bool { return cm.Name == ref })}
@@ -241,9 +241,9 @@ func TestFollowWhatTheSpecNamesNow(t *testing.T) {
 				one := client.KeyOf(named("one"))
 				testbed.Change(t, b.server, testbed.ConfigMaps, one, label("x"))
 				b.settle()
-				calls := b.count() // a function that says no tells once that the object is not among them any more
+				calls := b.count() // a filter function also notices that the object does not match any more
 				if calls > 5 || how != "a function" && calls > 4 {
-					t.Errorf("%d calls after a change of what it names no more", calls)
+					t.Errorf("%d calls after a change of the former config map", calls)
 				}
 				testbed.Change(t, b.server, testbed.ConfigMaps, one, label("y"))
 				b.settle()
@@ -294,7 +294,7 @@ func TestFollow(t *testing.T) {
 		}
 		testbed.Settle(60e9)
 		if n := b.server.Log().Open(apiserver.Match{Verb: "watch", Resource: "configmaps"}); n != 0 {
-			t.Errorf("%d watches are left of an object that is gone", n)
+			t.Errorf("%d watches of a deleted object are left", n)
 		}
 	})
 }

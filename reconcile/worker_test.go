@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/goroutine"
 )
 
-// TestWorkers: a worker performs reconciliations until there is none. One whose goroutine ends early is replaced.
+// TestWorkers: a worker performs reconciliations until there are none. A worker whose goroutine ends early is replaced.
 func TestWorkers(t *testing.T) {
 	t.Parallel()
 	var handed, performed, replaced atomic.Int32

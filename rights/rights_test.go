@@ -47,26 +47,26 @@ func TestRules(t *testing.T) {
 		rights []rights.Right
 		want   []rbacv1.PolicyRule
 	}{
-		"none": {reason: "who asks nothing needs no rule"},
+		"none": {reason: "a program without requests needs no rule"},
 		"verbs": {
-			reason: "what is asked twice is allowed once, in the order in which people read verbs",
+			reason: "a duplicate request has one rule, with the verbs in their usual order",
 			rights: []rights.Right{rights.Of(maps, "watch", "list"), rights.Of(maps, "get", "list")},
 			want:   []rbacv1.PolicyRule{rule("", "configmaps", "", "get list watch")},
 		},
 		"resources": {
-			reason: "resources of a group for which the same is asked are one rule",
+			reason: "resources of a group with equal verbs share a rule",
 			rights: []rights.Right{rights.Of(secrets, "get"), rights.Of(maps, "get"), rights.Status(maps, "patch")},
 			want: []rbacv1.PolicyRule{
 				rule("", "configmaps secrets", "", "get"), rule("", "configmaps/status", "", "patch"),
 			},
 		},
 		"names": {
-			reason: "create cannot be restricted to names, the others are",
+			reason: "create cannot be restricted to names, other verbs are",
 			rights: []rights.Right{{Kind: maps, Names: []string{"b", "a"}, Verbs: []string{"get", "create"}}},
 			want:   []rbacv1.PolicyRule{rule("", "configmaps", "", "create"), rule("", "configmaps", "a b", "get")},
 		},
 		"covered": {
-			reason: "what is allowed of all objects is not said again of one",
+			reason: "a rule for all objects covers that of one object",
 			rights: []rights.Right{
 				{Kind: maps, Names: []string{"a"}, Verbs: []string{"get", "patch"}}, rights.Of(maps, "get"),
 			},

@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// A function that fails says more than its text does: whoever asks why the object does not move is told of it.
+// An error says more than its text: its causes are part of the answer to why the object makes no progress.
 func ExampleBecause() {
 	push := func() error {
 		return why.Because(errors.New("429 from the registry"), why.Cause{

@@ -18,17 +18,18 @@ import (
 
 var shop = why.Object{Group: "fairlead.io", Kind: "Operation", Namespace: "prod", Name: "shop"}
 
-func tells(causes ...why.Cause) why.Explainer {
+func explainer(causes ...why.Cause) why.Explainer {
 	return why.Func(func(context.Context, why.Object) []why.Cause { return causes })
 }
 
-// TestAsk: the most direct cause comes first, whoever tells it; one of a program before all; and none twice.
+// TestAsk: the most direct cause comes first, whichever explainer returns it. A cause of the program comes before all
+// others, and duplicates are dropped.
 func TestAsk(t *testing.T) {
 	a := why.Ask(t.Context(), shop,
-		tells(why.Cause{Type: why.BackOff, Message: "failed"}, why.Cause{Type: why.Parked, Message: "waits"}),
-		tells(why.Cause{Type: why.Forbidden, Message: "may not"}, why.Cause{Type: why.BackOff, Message: "failed"}),
-		tells(),
-		tells(why.Cause{Type: "QuotaUsedUp", Message: "of the registry"}),
+		explainer(why.Cause{Type: why.BackOff, Message: "failed"}, why.Cause{Type: why.Parked, Message: "waits"}),
+		explainer(why.Cause{Type: why.Forbidden, Message: "may not"}, why.Cause{Type: why.BackOff, Message: "failed"}),
+		explainer(),
+		explainer(why.Cause{Type: "QuotaUsedUp", Message: "of the registry"}),
 	)
 	var got []why.Type
 	for _, c := range a.Causes {
@@ -41,7 +42,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestMostDirect: what is told twice is told once, as what it is for the object itself.
+// TestMostDirect: duplicate causes are merged, and the one about the object itself wins.
 func TestMostDirect(t *testing.T) {
 	held := why.Cause{Type: why.HeldBy, Message: "replica b has its slot"}
 	other := held
@@ -53,11 +54,11 @@ func TestMostDirect(t *testing.T) {
 	}
 }
 
-// TestNotStuck: what has ended is not stuck, nor is what nobody has a cause for, nor what goes on.
+// TestNotStuck: an object is not stuck if it has ended, has no cause, or makes progress.
 func TestNotStuck(t *testing.T) {
 	called := why.Cause{Type: why.Parked, Message: "calls its webhook", Progress: true}
 	if a := why.NewAnswer(shop, []why.Cause{called, {Type: why.LockHeld, Message: "waits"}}); !a.Stuck {
-		t.Errorf("one trouble of two causes is none: %+v", a)
+		t.Errorf("not stuck although one of two causes makes no progress: %+v", a)
 	}
 	for _, causes := range [][]why.Cause{nil, {{Type: why.Ended, Message: "Succeeded"}}, {called}} {
 		if a := why.NewAnswer(shop, causes); a.Stuck || len(a.Causes) != len(causes) {
@@ -66,7 +67,7 @@ func TestNotStuck(t *testing.T) {
 	}
 }
 
-// TestJSON holds the names of fields, which are a contract.
+// TestJSON: the names of the fields are a contract.
 func TestJSON(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for want, causes := range map[string][]why.Cause{
@@ -86,27 +87,27 @@ func TestJSON(t *testing.T) {
 		}
 		var read why.Answer
 		if err := json.Unmarshal(got, &read); err != nil || len(read.Causes) != len(causes) {
-			t.Errorf("it cannot be read: %v", err)
+			t.Errorf("the answer cannot be decoded: %v", err)
 		}
 	}
 }
 
-// TestBecause: an error keeps what it is, and brings its causes through others that wrap it.
+// TestBecause: an error keeps its identity, and its causes survive wrapping.
 func TestBecause(t *testing.T) {
 	cause := why.Cause{Type: why.RateLimited, Message: "the quota is used up"}
 	err := fmt.Errorf("cannot push: %w", why.Because(io.ErrClosedPipe, cause))
 	if !errors.Is(err, io.ErrClosedPipe) || err.Error() != "cannot push: "+io.ErrClosedPipe.Error() {
-		t.Errorf("it is another error: %v", err)
+		t.Errorf("the error has changed: %v", err)
 	}
 	if diff := cmp.Diff([]why.Cause{cause}, why.Of(err)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if why.Because(nil, cause) != nil || why.Of(io.EOF) != nil || why.Of(nil) != nil {
-		t.Error("causes of nothing")
+		t.Error("an error without causes has causes")
 	}
 }
 
-// TestDepth: what holds up the object itself comes before what holds up those that it waits for.
+// TestDepth: causes of the object itself come before causes of the objects that it waits for.
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	of := why.Object{Kind: "Operation", Namespace: "a", Name: "first"}
@@ -125,7 +126,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestComplete: what nobody has said of a cause is said for it, and nothing is as long as somebody likes.
+// TestComplete: a cause without type or advice gets the usual ones, and long texts are cut.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 10_000)
@@ -145,6 +146,6 @@ func TestComplete(t *testing.T) {
 		}
 	}
 	if len(evidence["error"]) != len(long) {
-		t.Error("the evidence of somebody else was changed")
+		t.Error("the evidence of the caller was changed")
 	}
 }

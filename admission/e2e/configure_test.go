@@ -50,7 +50,7 @@ func TestInvalidCondition(t *testing.T) {
 	}
 }
 
-// The configuration says all that decides when a hook is asked, and comes back when somebody changes it.
+// The configuration has every rule about when a hook is called, and is restored after foreign changes.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
@@ -165,7 +165,7 @@ func TestConfiguration(t *testing.T) {
 	<-next.Ready()
 	if _, err := b.API.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(b.Ctx, h.Options.Name,
 		metav1.GetOptions{}); err == nil {
-		t.Error("the configuration of hooks that are not served any more is still there")
+		t.Error("the configuration of removed hooks still exists")
 	}
 	if w := read().Webhooks; len(w) != 1 || *w[0].ClientConfig.URL != o.URL+"/validate/validate.configmap.v1.core" ||
 		len(w[0].MatchConditions) > 0 || len(w[0].ObjectSelector.MatchLabels) > 0 {
@@ -174,8 +174,7 @@ func TestConfiguration(t *testing.T) {
 	stop()
 }
 
-// The rights that hooks say they need are enough. Until they have them, the process
-// is not ready, and says why.
+// The rights that hooks declare suffice. Until they are granted, the process is not ready, and says why.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
@@ -241,7 +240,7 @@ func TestRights(t *testing.T) {
 	if code, body := readyz(); code != 200 {
 		t.Errorf("ready: %d %s", code, body)
 	}
-	// all of the work of a life: the Secret is gone, the configuration too
+	// a complete life: without the Secret and the configuration
 	if err := b.API.CoreV1().Secrets(system).Delete(b.Ctx, system+"-webhook-ca", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +249,7 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Take()
-	b.Eventually("it is all made again", func() string {
+	b.Eventually("Secret and configuration exist again", func() string {
 		_, err := b.API.CoreV1().Secrets(system).Get(b.Ctx, system+"-webhook-ca", metav1.GetOptions{})
 		_, other := b.API.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(b.Ctx, system, metav1.GetOptions{})
 		return hookbed.Text(errors.Join(err, other))

@@ -29,8 +29,8 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 )
 
-// conversionBed is a custom resource with its definition, which names the Service of a program that converts, and the
-// namespace of the program. The Service leads the API server to this process.
+// conversionBed is a custom resource with its definition, and the namespace of a converting program. The definition
+// names the Service of the program. The Service leads the API server to this process.
 type conversionBed struct {
 	*hookbed.Bench
 	definitions apiextensions.CustomResourceDefinitionInterface
@@ -160,7 +160,7 @@ func (b *conversionBed) state(version string) map[string]any {
 	return all
 }
 
-// refused checks that the API server has refused a request since it cannot convert.
+// refused checks that the API server has refused a request because it cannot convert.
 func (b *conversionBed) refused(what string, err error) {
 	b.T.Helper()
 	if !strings.Contains(hookbed.Text(err), "conversion webhook for ") {
@@ -168,7 +168,7 @@ func (b *conversionBed) refused(what string, err error) {
 	}
 }
 
-// program returns a runtime that converts, by way of v1.
+// program returns a runtime that converts, with v1 as the hub.
 func (b *conversionBed) program(exit bool) (*fairlead.Runtime, *admission.Hooks) {
 	b.T.Helper()
 	rt := fairlead.New(env.Config(b.T), fairlead.WithScheme(b.scheme))
@@ -181,9 +181,9 @@ func (b *conversionBed) program(exit bool) (*fairlead.Runtime, *admission.Hooks)
 	return rt, h
 }
 
-// run runs a program that converts, and observes v1. It returns when the observer has handled the objects that there
-// are; told returns the hosts and ports of all objects that it was shown.
-func (b *conversionBed) run() (stop func(), told func() []string) {
+// run runs a program that converts, and observes v1. It returns when the observer has handled the existing objects.
+// shown returns the hosts and ports of all observed objects.
+func (b *conversionBed) run() (stop func(), shown func() []string) {
 	b.T.Helper()
 	rt, _ := b.program(false)
 	var mu sync.Mutex
@@ -221,7 +221,7 @@ func (b *conversionBed) converts(name, address string) {
 	})
 }
 
-// reported says what is missing of the condition and of the Event.
+// reported returns what is missing in the condition and in the Event.
 func (b *conversionBed) reported() string {
 	crd, err := b.definitions.Get(b.Ctx, b.crd.Name, metav1.GetOptions{})
 	if err != nil {
@@ -264,8 +264,8 @@ func TestFirstInstall(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"stored": secure}, b.state("v1")); diff != "" {
 		t.Errorf("before the program: %s", diff)
 	}
-	_, told := b.run()
-	if diff := cmp.Diff([]string{"stored=web:443"}, told()); diff != "" {
+	_, shown := b.run()
+	if diff := cmp.Diff([]string{"stored=web:443"}, shown()); diff != "" {
 		t.Error(diff)
 	}
 	b.converts("stored", "web:443")
@@ -280,11 +280,11 @@ func TestFirstInstall(t *testing.T) {
 		t.Errorf("with the program: %s", diff)
 	}
 	if lacks := b.reported(); lacks != "no condition" {
-		t.Errorf("it was reported that fields may be lost, although none were (%s)", lacks)
+		t.Errorf("a loss of fields is reported, although none were lost (%s)", lacks)
 	}
 }
 
-// A definition with stored objects gets more versions, and another one is stored from then on.
+// A definition with stored objects gets more versions, and a new storage version.
 func TestSecondVersion(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -314,9 +314,9 @@ func TestSecondVersion(t *testing.T) {
 					t.Errorf("before the program: %s", diff)
 				}
 			}
-			_, told := b.run()
-			if diff := cmp.Diff([]string{"old=web:80"}, told()); diff != "" {
-				t.Errorf("the observer was shown objects that were not converted: %s", diff)
+			_, shown := b.run()
+			if diff := cmp.Diff([]string{"old=web:80"}, shown()); diff != "" {
+				t.Errorf("the observer received unconverted objects: %s", diff)
 			}
 			b.converts("old", "web:80")
 			if err := b.label("v1alpha1", "old"); err != nil {
@@ -333,7 +333,7 @@ func TestSecondVersion(t *testing.T) {
 	}
 }
 
-// The program fills in what a new apply takes away, long before it looks at everything again.
+// The program restores what a new apply removes, long before its regular check.
 func TestReapply(t *testing.T) {
 	t.Parallel()
 	b := newConversionBed(t)
@@ -383,7 +383,7 @@ func TestReapply(t *testing.T) {
 			}})
 		}, true},
 	} {
-		if lacks := b.reported(); tc.lossy && lacks == "" { // forget the report of the case before
+		if lacks := b.reported(); tc.lossy && lacks == "" { // reset the report of the previous case
 			if err := b.forget(); err != nil {
 				t.Fatal(err)
 			}
@@ -406,12 +406,12 @@ func TestReapply(t *testing.T) {
 		if tc.lossy {
 			b.Eventually(tc.reason+" is reported", b.reported)
 		} else if b.reported() == "" {
-			t.Errorf("%s: it was reported that fields may be lost", tc.reason)
+			t.Errorf("%s: a loss of fields is reported", tc.reason)
 		}
 	}
 }
 
-// forget has the condition be False, as an operator sets it.
+// forget sets the condition to False, as an operator would.
 func (b *conversionBed) forget() error {
 	raw := []byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","status":{"conditions":[{
 		"type":"fairlead.io/FieldsMayBeLost","status":"False","reason":"Compared","message":"compared with a backup"}]}}`)
@@ -421,7 +421,7 @@ func (b *conversionBed) forget() error {
 	return err
 }
 
-// Without the program a read of another version fails, and no write is stored that would have to be converted.
+// Without the program, reads of another version fail, and no write that needs a conversion is stored.
 func TestConverterGone(t *testing.T) {
 	t.Parallel()
 	b := newConversionBed(t)
@@ -451,7 +451,7 @@ func TestConverterGone(t *testing.T) {
 	}
 }
 
-// A program that is to exit repairs the definition, reports it and exits; the next one runs.
+// A program that is about to exit repairs the definition, reports it and exits; the next one runs.
 func TestExitOnLostFields(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -492,7 +492,7 @@ func TestExitOnLostFields(t *testing.T) {
 					t.Fatalf("Run: %v", err)
 				}
 			case <-time.After(testlimit.Wait):
-				t.Fatal("the program goes on")
+				t.Fatal("the program does not exit")
 			}
 			if lacks := b.reported(); lacks != "" {
 				t.Error(lacks)

@@ -39,7 +39,7 @@ func TestConvert(t *testing.T) {
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	var definition atomic.Int64 // times that a hook was asked about the definition that it depends on
+	var definition atomic.Int64 // calls of a hook for the definition on which it depends
 	h := admissiontest.Start(t, cfg, func(_ *fairlead.Runtime, h *admission.Hooks) {
 		admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen, Timeout: hookbed.Long},
 			func(_ context.Context, r *admission.Request[apiextensionsv1.CustomResourceDefinition]) error {
@@ -110,7 +110,7 @@ func TestConvert(t *testing.T) {
 			t.Errorf("%s at %s: %s", tc.name, tc.version, diff)
 		}
 	}
-	// what v1alpha1 cannot say survives a write of it, and lists are converted
+	// fields that v1alpha1 lacks survive a write of it, and lists are converted
 	old, err := at("v1alpha1").Get(b.Ctx, "b", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestConvert(t *testing.T) {
 	if err != nil || len(list.Items) != 2 || list.Items[0].GetName() != "a" || list.Items[1].GetName() != "b" {
 		t.Errorf("list: %v, %v", list, err)
 	}
-	// a hook for one version is asked about writes of all of them
+	// a hook for one version is called for writes of all versions
 	for version, spec := range map[string]map[string]any{
 		"v1": {"host": "bad"}, "v1alpha1": {"address": "bad:80"}, "v1beta1": {"hostName": "bad"},
 	} {
@@ -143,6 +143,6 @@ func TestConvert(t *testing.T) {
 	}
 	if _, err := definitions.Patch(b.Ctx, crd.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`),
 		metav1.PatchOptions{}); err != nil || definition.Load() > 0 {
-		t.Errorf("the definition: asked %d times, %v", definition.Load(), err)
+		t.Errorf("the definition: %d calls, %v", definition.Load(), err)
 	}
 }

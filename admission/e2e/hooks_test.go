@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 )
 
-// warnings are those that a client was shown.
+// warnings collects the warnings that a client has received.
 type warnings struct {
 	mu  sync.Mutex
 	all []string
@@ -33,9 +33,9 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.all = append(w.all, text)
 }
 
-// TestHooksAreAsked makes writes that hooks are asked about. The API server may ask more than once about one write: it
-// begins with an object of its watch cache, and begins again when that is not the newest. A hook that refuses such an
-// older object does not decide. The last question is about the newest object.
+// TestHooksAreAsked makes writes for which hooks are called. The API server may call more than once for one write. It
+// starts with an object of its watch cache, and starts again if that is not the newest one. A hook that refuses the
+// older object does not decide. The last call is about the newest object.
 func TestHooksAreAsked(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
@@ -54,8 +54,8 @@ func TestHooksAreAsked(t *testing.T) {
 		reason string
 		do     func() error
 		says   string
-		asked  string   // the last question
-		older  []string // questions before it, about older objects
+		asked  string   // the last call
+		older  []string // calls before it, about older objects
 	}{
 		{"create", func() error {
 			_, err := cms.Create(b.Ctx, hookbed.ConfigMap("a", "v=1"), metav1.CreateOptions{})
@@ -96,16 +96,16 @@ func TestHooksAreAsked(t *testing.T) {
 		got := asked.Take()
 		if s.asked == "" {
 			if len(got) > 0 {
-				t.Errorf("%s: asked %q, want no question", s.reason, got)
+				t.Errorf("%s: got the calls %q, want none", s.reason, got)
 			}
 			continue
 		}
 		if len(got) == 0 || got[len(got)-1] != s.asked {
-			t.Errorf("%s: asked %q, want %q as the last question", s.reason, got, s.asked)
+			t.Errorf("%s: got the calls %q, want %q as the last one", s.reason, got, s.asked)
 		}
 		for _, question := range got {
 			if question != s.asked && !slices.Contains(s.older, question) {
-				t.Errorf("%s: asked %q, which is neither %q nor one of %q", s.reason, question, s.asked, s.older)
+				t.Errorf("%s: got the call %q, which is neither %q nor one of %q", s.reason, question, s.asked, s.older)
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func TestMutate(t *testing.T) {
 	}
 }
 
-// While nobody serves, the policy decides.
+// Without a server of hooks, the failure policy decides.
 func TestDown(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))

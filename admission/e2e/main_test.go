@@ -1,4 +1,4 @@
-// Package e2e_test tests package admission with an API server that asks the hooks.
+// Package e2e_test tests package admission with an API server that calls the hooks.
 package e2e_test
 
 import (

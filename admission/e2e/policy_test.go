@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/hookbed"
 )
 
-// The policies of the documentation do what it says they do.
+// The policies in the documentation have the documented effects.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))

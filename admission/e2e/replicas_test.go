@@ -31,15 +31,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
-// clock is a clock that a test advances. It is never more than authority.Backdate, five minutes, ahead of the clock by
-// which the API server checks certificates.
+// clock is a clock that a test advances. It is at most authority.Backdate, five minutes, ahead of the clock by which
+// the API server checks certificates.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// hasty are certificates of which several follow each other before a clock is five minutes ahead.
+// hasty returns lifetimes so short that several certificates succeed each other within five minutes of the clock.
 func hasty(c *clock) admission.Certificates {
 	return admission.Certificates{
 		Authority: 90 * time.Second, Leaf: 45 * time.Second, Overlap: time.Minute, Settle: 20 * time.Second,
@@ -47,14 +47,14 @@ func hasty(c *clock) admission.Certificates {
 	}
 }
 
-// informed is a hook that nobody serves, and by which a test sees what the API server knows.
+// informed is a hook without a server. It shows which configuration the API server knows.
 type informed struct {
 	b         *hookbed.Bench
 	namespace string
 	n         int
 }
 
-// wait returns when the API server knows of all configurations of hooks that were written before. It learns of them in
+// wait returns when the API server knows all configurations of hooks that were written before. It learns of them in
 // their order, so wait writes one more, and waits until that has an effect.
 func (i *informed) wait() error {
 	i.n++
@@ -98,7 +98,7 @@ func (i *informed) wait() error {
 		select {
 		case <-tick.C:
 		case <-i.b.Ctx.Done():
-			return fmt.Errorf("the API server does not know of %s: %w", name, err)
+			return fmt.Errorf("the API server does not know %s: %w", name, err)
 		}
 	}
 }
@@ -114,10 +114,9 @@ func newInformed(b *hookbed.Bench) *informed {
 	return i
 }
 
-// TestRotation has certificates and authorities follow each other, and loses no request: neither one of the API server,
-// nor one of a client that knows a configuration which is no older than Certificates.Settle and makes a new connection
-// each time, to one of two replicas. The clock of the certificates advances when the API server knows the
-// configuration.
+// TestRotation rotates certificates and authorities without losing a request. Requests come from the API server, and
+// from a client with a new connection each time, to two replicas. The configuration of that client is at most
+// Certificates.Settle old. The clock advances when the API server knows the configuration.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
@@ -164,7 +163,7 @@ func TestRotation(t *testing.T) {
 	}
 	api := newInformed(b)
 	all.Go(func() { // the clock
-		pause := time.NewTicker(2 * certificates.Look) // in which the replicas look
+		pause := time.NewTicker(2 * certificates.Look) // time for a look of the replicas
 		defer pause.Stop()
 		for ctx.Err() == nil && clock.ahead.Load() < int64(4*time.Minute) {
 			if err := api.wait(); err != nil {
@@ -186,20 +185,20 @@ func TestRotation(t *testing.T) {
 		for n := 0; ctx.Err() == nil && (len(leaves) < 8 || len(authorities) < 3 || sent.Load() < 50); n++ {
 			history = append(history, known{clock.now(), b.Bundle(h.Options.Name)})
 			history = slices.DeleteFunc(history, func(k known) bool { return clock.now().Sub(k.at) > certificates.Settle*3/4 })
-			if len(history) == 0 { // it took too long to read
+			if len(history) == 0 { // reading took too long
 				continue
 			}
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM(history[0].bundle)
 			conn, err := tls.Dial("tcp", addresses[n%2], &tls.Config{RootCAs: roots})
-			if clock.now().Sub(history[0].at) > certificates.Settle { // it took too long to connect
+			if clock.now().Sub(history[0].at) > certificates.Settle { // connecting took too long
 				if err == nil {
 					conn.Close()
 				}
 				continue
 			}
 			if err != nil {
-				t.Errorf("a client that knows the configuration of a moment ago: %v", err)
+				t.Errorf("a client with a recent configuration: %v", err)
 				return
 			}
 			chain := conn.ConnectionState().VerifiedChains[0]
@@ -209,7 +208,8 @@ func TestRotation(t *testing.T) {
 	})
 	all.Wait()
 	if len(leaves) < 8 || len(authorities) < 3 || sent.Load() < 50 || asked.Load() < sent.Load() {
-		t.Errorf("%d certificates of %d authorities were served, %d requests sent, %d asked", len(leaves), len(authorities),
+		t.Errorf("%d certificates of %d authorities were served, %d requests were sent, %d calls of hooks",
+			len(leaves), len(authorities),
 			sent.Load(), asked.Load())
 	}
 	t.Logf("%d certificates of %d authorities, %d requests", len(leaves), len(authorities), sent.Load())
@@ -219,7 +219,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// balancer passes connections on to several addresses, in turns, as a Service does.
+// balancer forwards connections to several addresses in turn, as a Service does.
 type balancer struct {
 	net.Listener
 	next atomic.Int64
@@ -255,7 +255,7 @@ func newBalancer(t *testing.T, n int) *balancer {
 	return b
 }
 
-// pass connects to the next one that is there.
+// pass connects to the next available address.
 func (b *balancer) pass(c net.Conn) {
 	defer c.Close()
 	for range b.to {
@@ -278,7 +278,7 @@ func (b *balancer) pass(c net.Conn) {
 	}
 }
 
-// Replicas that start at once make one authority, and the API server trusts each of them; one of them can go.
+// Replicas that start at once create one authority, and the API server trusts each of them. One of them can stop.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
@@ -338,13 +338,13 @@ func TestReplicas(t *testing.T) {
 			metav1.CreateOptions{DryRun: []string{"All"}})
 		return hookbed.Text(err)
 	}
-	b.Eventually("the API server asks", func() string {
+	b.Eventually("the API server calls the hook", func() string {
 		if got := ask(); !strings.Contains(got, "refused") {
 			return "got: " + got
 		}
 		return ""
 	})
-	for i := range n - 1 { // whoever has the connection of the API server says good-bye
+	for i := range n - 1 { // the replica with the API server's connection closes it gracefully
 		stops[i]()
 		for range 5 {
 			if got := ask(); !strings.Contains(got, "denied the request: refused") {
@@ -353,12 +353,12 @@ func TestReplicas(t *testing.T) {
 		}
 	}
 	if asked[n-1].Load() == 0 {
-		t.Error("the last replica was not asked")
+		t.Error("the last replica was not called")
 	}
 	stops[n-1]()
 }
 
-// TestBrokenSecret edits and deletes the Secret. It is mended, and no request fails meanwhile.
+// TestBrokenSecret edits and deletes the Secret. It is repaired, and no request fails meanwhile.
 func TestBrokenSecret(t *testing.T) {
 	t.Parallel()
 	b := hookbed.New(t, env.Config(t))
@@ -425,7 +425,7 @@ func TestBrokenSecret(t *testing.T) {
 		if err := tc.breaks(); err != nil {
 			t.Fatalf("%s: %v", tc.reason, err)
 		}
-		b.Eventually(tc.reason, func() string { // mended, and signed by the new one
+		b.Eventually(tc.reason, func() string { // repaired, and signed by the new authority
 			s, err := secrets.Get(b.Ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err.Error()

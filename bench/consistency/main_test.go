@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(env.Main(m), goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
-// The rows, small. However late the watch is, no read through our client is stale, nor is one of controller-runtime on
-// our stores, and no own write of our client leads to a reconciliation.
+// TestRows makes small rows. With any lag of the watch, no read through our client is stale, nor is one of
+// controller-runtime on our stores. Own writes of our client lead to no reconciliation.
 func TestRows(t *testing.T) {
 	var out strings.Builder
 	if err := run(env.Config(t), env.Namespace(t), small, &out); err != nil {
@@ -48,6 +48,6 @@ func TestRows(t *testing.T) {
 		}
 	}
 	if !strings.Contains(out.String(), "C3: ") {
-		t.Error("C3 is not there")
+		t.Error("the row of C3 is missing")
 	}
 }

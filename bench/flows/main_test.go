@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The rows, small: that they measure what they say, not how fast it is.
+// TestRows makes small rows. It checks what they measure, not how fast they are.
 func TestRows(t *testing.T) {
 	var out strings.Builder
 	if err := run(small, &out); err != nil {
@@ -24,13 +24,13 @@ func TestRows(t *testing.T) {
 		"| F4 | 10,000 saved fibers",
 	} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("it lacks %q", want)
+			t.Errorf("the output lacks %q", want)
 		}
 	}
 	t.Log(out.String())
 }
 
-func TestParkedKnowsWhatItMeasures(t *testing.T) {
+func TestParkedChecksItsMeasurement(t *testing.T) {
 	if _, err := parked("nonsense", 1); err == nil {
 		t.Error("no error")
 	}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSmall measures few objects, so that the benchmark is known to work; its own counts have to be right.
+// TestSmall runs the benchmark on few objects. Its counts have to be exact.
 func TestSmall(t *testing.T) {
 	o := options{
 		objects: 300, namespaces: 30, updates: 60, rounds: 1, kind: "configmaps", layout: shard.Layout{By: shard.Namespace},
@@ -40,7 +40,7 @@ func TestSmall(t *testing.T) {
 		"| on | 1 | 64 | 300 |", "### Members that go and come", "### Bars", "300 configmaps in 30 namespaces, by namespace",
 	} {
 		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %q", want)
+			t.Errorf("the output lacks %q", want)
 		}
 	}
 	for _, r := range results {
@@ -50,7 +50,7 @@ func TestSmall(t *testing.T) {
 			objects, received, given, observed = objects+s.objects, received+s.received, given+s.given, observed+s.observed
 		}
 		if objects != 300 || received != 60 || given != 60 || observed != 60 {
-			t.Errorf("%d replicas hold %d objects, received %d updates, handed on %d, observed %d", r.n, objects, received,
+			t.Errorf("%d replicas hold %d objects, received %d updates, delivered %d, observed %d", r.n, objects, received,
 				given, observed)
 		}
 		if r.n == 2 && (r.rewritten != 0 || len(r.takeovers) != 6) {
@@ -60,7 +60,7 @@ func TestSmall(t *testing.T) {
 	t.Log(text.String())
 }
 
-// TestCounted has an observer that is ahead of the counters of its source.
+// TestCounted: an observer may be ahead of the counters of its source.
 func TestCounted(t *testing.T) {
 	t.Parallel()
 	at := func(received, observed int64) stats {
@@ -83,7 +83,7 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// Names and uids are what replicas and bench agree on without asking.
+// Replicas and bench compute names and uids alike, without communication.
 func TestObjects(t *testing.T) {
 	t.Parallel()
 	o := options{objects: 6400, namespaces: workloads, kind: "pods", layout: shard.Layout{By: shard.UID}}
@@ -91,7 +91,7 @@ func TestObjects(t *testing.T) {
 		t.Errorf("number %d, error %v", i, err)
 	}
 	if _, err := numberOf("else"); err == nil {
-		t.Error("a stranger's name has a number")
+		t.Error("a foreign name has a number")
 	}
 	counts := perSlot(o)
 	if least := slices.Min(counts); least < 50 {

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/corpus"
 )
 
-// TestAgain looks at both encodings of an object after its version was replaced in the bytes.
+// TestAgain decodes an object in both encodings after its version was replaced in the bytes.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	first := encodePod(corpus.NewPods(1, 3).JSON(7, true), "9")
@@ -39,7 +39,7 @@ func TestAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(exact, e.Proto) {
-			t.Errorf("protobuf at version %s is not what Marshal makes", version)
+			t.Errorf("protobuf at version %s differs from the output of Marshal", version)
 		}
 	}
 }

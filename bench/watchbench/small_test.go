@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSmall runs each kind of peer on few objects, so that the benchmarks are known to work.
+// TestSmall runs each kind of peer on few objects, to check that the benchmarks work.
 func TestSmall(t *testing.T) {
 	o := options{
 		objects: 300, rounds: 1, events: 300, rate: 200, blocked: 2000, span: 500 * time.Millisecond, limit: testlimit.Wait,
@@ -40,7 +40,7 @@ func TestSmall(t *testing.T) {
 			t.Errorf("%s has %v objects, want 300", peer, n)
 		}
 		if n := median(v["S3.events"]); n != 300 {
-			t.Errorf("%s was given %v events, want 300", peer, n)
+			t.Errorf("%s got %v events, want 300", peer, n)
 		}
 	}
 	page, err := os.ReadFile(o.out)
@@ -54,7 +54,7 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// The set adapter is measured by default when it is asked for, and has bars of its own.
+// TestSmallAdapter: the set "adapter" measures its default peers, and has bars of its own.
 func TestSmallAdapter(t *testing.T) {
 	o := options{
 		objects: 300, rounds: 1, events: 300, rate: 200, span: 100 * time.Millisecond,
@@ -85,7 +85,7 @@ func TestSmallAdapter(t *testing.T) {
 	}
 }
 
-// TestGuard ends children that take too much memory or time; the others, and the tables, are not affected.
+// TestGuard stops children that take too much memory or time. Other children and the tables are not affected.
 func TestGuard(t *testing.T) {
 	for _, c := range []struct {
 		reason  string
@@ -94,10 +94,10 @@ func TestGuard(t *testing.T) {
 		want    string
 	}{
 		{
-			reason: "no machine has so much memory to spare", reserve: 1 << 60, limit: testlimit.Wait,
+			reason: "no machine has that much spare memory", reserve: 1 << 60, limit: testlimit.Wait,
 			want: "| client-go metadata | out of memory at ",
 		},
-		{reason: "nothing is that quick", limit: time.Nanosecond, want: "| client-go metadata | not within 1ns |"},
+		{reason: "no child is that fast", limit: time.Nanosecond, want: "| client-go metadata | not within 1ns |"},
 	} {
 		o := options{
 			objects: 20, rounds: 2, events: 20, limit: c.limit, reserve: c.reserve,
@@ -119,12 +119,12 @@ func TestOnPage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ reason, page, want string }{
 		{"a new file", "", "new"},
-		{"no markers: a file of its own", "old", "new"},
+		{"no markers: the whole file", "old", "new"},
 		{
-			"only what is between the markers", "# A\n" + pageBegin + "old\n" + pageEnd + "B\n",
+			"only the text between the markers", "# A\n" + pageBegin + "old\n" + pageEnd + "B\n",
 			"# A\n" + pageBegin + "\nnew\n" + pageEnd + "B\n",
 		},
-		{"one marker is none", "# A\n" + pageBegin + "old\n", "new"},
+		{"a single marker does not count", "# A\n" + pageBegin + "old\n", "new"},
 	} {
 		if got := string(onPage([]byte(c.page), []byte("new"))); got != c.want {
 			t.Errorf("%s: page is %q, want %q", c.reason, got, c.want)

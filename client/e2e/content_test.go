@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// annotated is a secret with a note that is as secret as what it holds.
+// annotated returns a secret with an annotation that is as confidential as its data.
 func (b *bench) annotated(name string) *corev1.Secret {
 	s := &corev1.Secret{StringData: map[string]string{"password": hidden, "user": "root"}}
 	s.Namespace, s.Name = b.namespace, name
@@ -27,11 +27,11 @@ func (b *bench) annotated(name string) *corev1.Secret {
 	return s
 }
 
-// base64 of hidden, as JSON has it, whatever is before it.
+// hiddenInJSON is part of the base64 encoding of hidden, whatever precedes it.
 const hiddenInJSON = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5LXN0YXBsZ"
 
-// What is dropped comes over the wire, and is kept nowhere, in JSON and protobuf, from a watch list and from pages,
-// from the watch and as the answer to own writes. The other store of the same secrets has all of it.
+// Dropped fields arrive over the wire and are not stored. The test covers JSON and protobuf, a watch list, pages, the
+// watch, and responses to own writes. Another store of the same secrets has all fields.
 func TestDroppedFieldsOfSecrets(t *testing.T) {
 	t.Parallel()
 	drop := store.Content{Drop: []string{"data", "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"}}
@@ -63,7 +63,7 @@ func TestDroppedFieldsOfSecrets(t *testing.T) {
 					raw := r.Raw()
 					for _, text := range []string{hidden, hiddenInJSON, "kubectl", "password", "managedFields"} {
 						if bytes.Contains(raw, []byte(text)) {
-							t.Errorf("%s: %s is kept as %q", step, r.Key(), raw)
+							t.Errorf("%s: %s is stored as %q", step, r.Key(), raw)
 						}
 					}
 					s, err := store.As[corev1.Secret](r)
@@ -74,10 +74,10 @@ func TestDroppedFieldsOfSecrets(t *testing.T) {
 			}
 			check("list", 5)
 			if _, _, found := x.came(hidden); !found {
-				t.Error("nothing that is to be dropped has come")
+				t.Error("no dropped field arrived over the wire")
 			}
 
-			// Written by others, and by ourselves.
+			// Writes of another client, and own writes.
 			foreign := b.annotated("foreign")
 			b.within("foreign write", soon, func(ctx context.Context) error { return b.other.Create(ctx, foreign) })
 			mine := b.annotated("mine")
@@ -86,7 +86,7 @@ func TestDroppedFieldsOfSecrets(t *testing.T) {
 
 			whole := b.open(cache, store.Request{Kind: secrets})
 			if whole.Store == h.Store {
-				t.Fatal("whole objects come from where they are cut")
+				t.Fatal("whole objects come from a store that drops fields")
 			}
 			var got corev1.Secret
 			b.within("get", soon, func(ctx context.Context) error { return own.Get(ctx, client.KeyOf(mine), &got) })
@@ -105,8 +105,9 @@ func TestDroppedFieldsOfSecrets(t *testing.T) {
 	}
 }
 
-// An object that lacks what the cache drops is not sent whole; what is sent as a difference takes nothing away.
-func TestUpdateOfWhatIsCut(t *testing.T) {
+// An object without the fields that the cache drops cannot be sent as a whole. Sending a difference removes none of
+// them.
+func TestUpdateWithDroppedFields(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.within("create", soon, func(ctx context.Context) error { return b.other.Create(ctx, b.annotated("a")) })
@@ -159,11 +160,11 @@ func TestUpdateOfWhatIsCut(t *testing.T) {
 		t.Errorf("apply: error %v", err)
 	}
 	same := read()
-	if err := own.Update(b.ctx, same); err != nil { // nothing is changed, so nothing is sent
-		t.Errorf("update of what is the same: %v", err)
+	if err := own.Update(b.ctx, same); err != nil { // without a change no request is sent
+		t.Errorf("update of an equal object: %v", err)
 	}
 
-	// As a difference, all is well.
+	// A difference does not affect the dropped fields.
 	s = read()
 	b.within("modify", soon, func(ctx context.Context) error {
 		return client.Modify(ctx, own, s, func(s *corev1.Secret) error {
@@ -178,31 +179,31 @@ func TestUpdateOfWhatIsCut(t *testing.T) {
 	before := s.DeepCopy()
 	s.Labels["by"] = "patch"
 	b.within("patch", soon, func(ctx context.Context) error { return own.Patch(ctx, s, client.MergeFrom(before)) })
-	// What is not seen can be patched: nothing is taken for what changes nothing.
-	b.within("patch of what is dropped", soon, func(ctx context.Context) error {
+	// A patch of a dropped field is sent, since the cache cannot tell that it changes nothing.
+	b.within("patch of a dropped field", soon, func(ctx context.Context) error {
 		return own.Patch(ctx, read(), client.RawPatch(types.MergePatchType, []byte(`{"data":{"more":null}}`)))
 	})
 	if s := server(); string(s.Data["password"]) != hidden || s.Data["more"] != nil || s.Labels["by"] != "patch" {
 		t.Errorf("after two patches the server has %v, %v", s.Data, s.Labels)
 	}
 
-	// What was read from the server has all of it, and what is made anew replaces whatever there is.
+	// An object read from the server has all fields, and a new object replaces the stored one.
 	s = server()
 	s.Labels["by"], s.Data["password"] = "live", []byte("another")
 	b.within("update of what was read live", soon, func(ctx context.Context) error { return own.Update(ctx, s) })
 	s = server()
 	if string(s.Data["password"]) != "another" || string(s.Data["user"]) != "root" || s.Labels["by"] != "live" {
-		t.Errorf("after an Update of all the server has %v, %v", s.Data, s.Labels)
+		t.Errorf("after an Update of all fields the server has %v, %v", s.Data, s.Labels)
 	}
 	fresh := b.annotated("a")
 	b.within("update of what is new", soon, func(ctx context.Context) error { return own.Update(ctx, fresh) })
 	if s := server(); string(s.Data["password"]) != hidden {
-		t.Errorf("after an Update of what is new the server has %v", s.Data)
+		t.Errorf("after an Update with a new object the server has %v", s.Data)
 	}
 }
 
-// managedFields are kept where that is asked for, of what is listed, watched and written, in JSON and protobuf, and are
-// those of the server.
+// With that option, managedFields are kept as the server has them: in lists, watches and own writes, in JSON and
+// protobuf.
 func TestManagedFieldsAreKept(t *testing.T) {
 	t.Parallel()
 	for name, json := range map[string]bool{"protobuf": false, "JSON": true} {
@@ -228,7 +229,7 @@ func TestManagedFieldsAreKept(t *testing.T) {
 			for _, s := range []*corev1.Secret{listed, watched, mine} {
 				same("watched", s)
 			}
-			// Somebody becomes the owner of a field, and nothing else changes: that is an event.
+			// A change of the owner of a field alone is an event.
 			events := h.Subscribe(store.SubscribeOptions{From: store.FromNow})
 			defer events.Close()
 			taken := []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"labels":{"app":"vault"}}}`)
@@ -245,7 +246,7 @@ func TestManagedFieldsAreKept(t *testing.T) {
 				t.Errorf("events of a change of managedFields: %v", got)
 			}
 			same("taken over", listed)
-			// An update of what has them is what it is elsewhere.
+			// An update of an object with managedFields behaves as elsewhere.
 			s := &corev1.Secret{}
 			b.within("get", soon, func(ctx context.Context) error { return own.Get(ctx, client.KeyOf(mine), s) })
 			s.Labels["by"] = "update"

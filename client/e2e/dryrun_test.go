@@ -9,12 +9,12 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// TestDryRunOfAnEviction makes an eviction that neither the server nor the cache keeps.
+// TestDryRunOfAnEviction: a dry run of an eviction changes neither the server nor the cache.
 func TestDryRunOfAnEviction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	h := b.watch(corev1.SchemeGroupVersion.WithKind("Pod"))
-	// A pod that is bound to a node stays for its grace period.
+	// A pod that is bound to a node has a grace period.
 	p := &corev1.Pod{ObjectMeta: b.meta("web"), Spec: corev1.PodSpec{
 		NodeName: "nowhere", Containers: []corev1.Container{{Name: "c", Image: "i"}},
 	}}
@@ -35,9 +35,9 @@ func TestDryRunOfAnEviction(t *testing.T) {
 	}
 	got, err := client.Get[corev1.Pod](b.ctx, b.own, client.KeyOf(p))
 	if err != nil || got.ResourceVersion != version {
-		t.Errorf("it is read as %+v, %v", got, err)
+		t.Errorf("a read returns %+v, %v", got, err)
 	}
 	if n := h.OverlayStats().Entries; n != 0 {
-		t.Errorf("%d entries lie over the store", n)
+		t.Errorf("%d entries in the overlay", n)
 	}
 }

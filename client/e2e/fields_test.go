@@ -24,10 +24,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// What an own write is decided to be, inside of a selector of fields or outside, is what the server makes of the
-// object: for each field that a built-in kind can be selected by, and those that were told of a custom one, in JSON and
-// in protobuf, whole or cut to metadata.
-func TestFieldsAreDecidedAsTheServerDoes(t *testing.T) {
+// The client decides as the server whether a field selector selects an own write. The test covers each selectable field
+// of built-in kinds and the declared fields of a custom kind. It covers JSON and protobuf, whole objects and metadata.
+func TestFieldSelectorsAgreeWithTheServer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	web, err := rest.HTTPClientFor(env.Config(t))
@@ -129,11 +128,11 @@ func TestFieldsAreDecidedAsTheServerDoes(t *testing.T) {
 				}
 			}
 			if decided < 2*len(s.labels) {
-				t.Errorf("the objects do not tell the fields apart: %d were selected", decided)
+				t.Errorf("the objects do not distinguish the fields: %d were selected", decided)
 			}
 		})
 	}
-	// What the server refuses, or evaluates otherwise than it is written, is not decided.
+	// Selectors that the server refuses, or evaluates in its own way, are not decided.
 	for _, s := range []struct{ kind, label, path string }{
 		{"ReplicaSet.v1.apps", "status.replicas", "/apis/apps/v1/replicasets"},
 		{"Namespace.v1.", "name", "/api/v1/namespaces"},
@@ -155,7 +154,7 @@ func TestFieldsAreDecidedAsTheServerDoes(t *testing.T) {
 	}
 }
 
-// seen says whether a store has an object of the bench, or of the cluster.
+// seen reports whether a store has an object of the bench or of the cluster.
 func seen(st *store.Store, b *bench, name string) bool {
 	for _, namespace := range []string{b.namespace, ""} {
 		if _, ok := st.Get(store.Key{Namespace: namespace, Name: name}); ok {
@@ -199,11 +198,10 @@ func possible(t *testing.T, raw []byte) (values []string) {
 	return slices.Compact(values)
 }
 
-// Own writes beside a selector of the fields of a custom resource are read at once, where it selects them: without a
-// question to the server, if the fields were told.
-func TestOwnWritesBesideFields(t *testing.T) {
+// Own writes of selected custom resources are read at once. With declared fields this needs no request.
+func TestOwnWritesWithFieldSelectors(t *testing.T) {
 	t.Parallel()
-	for name, told := range map[string]bool{"told": true, "not told": false} {
+	for name, declared := range map[string]bool{"declared": true, "not declared": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
@@ -212,7 +210,7 @@ func TestOwnWritesBesideFields(t *testing.T) {
 			x := &tap{types: map[string]bool{}}
 			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { x.next = next; return x })
 			o := store.CacheOptions{Config: cfg, Mapper: b.own.Mapper(), Scheme: scheme.Scheme}
-			if told {
+			if declared {
 				o.Fields = map[schema.GroupKind]map[string]store.FieldValue{s.kind.GroupKind(): s.fields}
 			}
 			cache, own, _ := b.running(o)
@@ -251,12 +249,12 @@ func TestOwnWritesBesideFields(t *testing.T) {
 			write(true, "red", false)
 			b.within("delete", soon, func(ctx context.Context) error { return own.Delete(ctx, u) })
 			if _, ok := h.Get(client.KeyOf(u)); ok {
-				t.Error("the store has what was deleted")
+				t.Error("the store has the deleted object")
 			}
-			if n := x.asked() - before; told && n != 0 {
-				t.Errorf("the server was asked %d times", n)
+			if n := x.asked() - before; declared && n != 0 {
+				t.Errorf("%d requests to the server", n)
 			}
-			if h.Decides() != told {
+			if h.Decides() != declared {
 				t.Errorf("decides: %v", h.Decides())
 			}
 		})

@@ -1,5 +1,5 @@
-// Package e2e_test tests source, store and client together on a real control plane, where a bookmark comes once a
-// minute and writes to other resources move the resource version.
+// Package e2e_test tests source, store and client together on a real control plane. There a bookmark is sent once a
+// minute, and writes to other resources raise the resource version.
 package e2e_test
 
 import (

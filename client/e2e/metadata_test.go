@@ -29,14 +29,14 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// tap keeps what the server answers, as it comes over the wire.
+// tap records the responses of the server as they come over the wire.
 type tap struct {
 	next http.RoundTripper
 
 	mu    sync.Mutex
 	bytes bytes.Buffer
 	types map[string]bool
-	first url.Values // what was asked for first
+	first url.Values // the parameters of the first list or watch
 	lists int
 }
 
@@ -73,21 +73,21 @@ func (b *tappedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// came is how many bytes have come, of what types, and whether a text was among them.
+// came returns the number and types of the received bytes, and whether they contain a text.
 func (x *tap) came(text string) (n int, types []string, found bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.bytes.Len(), slices.Sorted(maps.Keys(x.types)), bytes.Contains(x.bytes.Bytes(), []byte(text))
 }
 
-// asked is how many lists were asked for.
+// asked returns the number of list requests.
 func (x *tap) asked() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.lists
 }
 
-// tapped is a cache whose answers are kept, and a client of it.
+// tapped returns a cache whose responses are recorded, and a client of it.
 func (b *bench) tapped(dir string, opts ...source.Option) (*store.Cache, *client.Client, *tap, context.CancelFunc) {
 	b.t.Helper()
 	x := &tap{types: map[string]bool{}}
@@ -104,7 +104,7 @@ func (b *bench) tapped(dir string, opts ...source.Option) (*store.Cache, *client
 	return cache, c, x, end
 }
 
-// running is a cache until the test ends, or is ended, and a client of it.
+// running returns a cache that runs until the test ends or end is called, and a client of it.
 func (b *bench) running(o store.CacheOptions) (*store.Cache, *client.Client, context.CancelFunc) {
 	b.t.Helper()
 	cache, err := store.NewCache(o)
@@ -144,7 +144,7 @@ func (b *bench) open(cache *store.Cache, req store.Request) *store.Handle {
 	return h
 }
 
-// schemaless is the definition of a kind that keeps everything.
+// schemaless returns the definition of a kind that preserves all fields.
 func schemaless(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinition {
 	singular, keep := strings.ToLower(kind.Kind), true
 	names := apiextensionsv1.CustomResourceDefinitionNames{
@@ -165,7 +165,7 @@ func schemaless(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDef
 
 const hidden = "correct-horse-battery-staple"
 
-// hiding makes an object whose content is large, and not to be seen.
+// hiding creates an object whose content is large and must not be received.
 func (b *bench) hiding(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
 	content := strings.Repeat(hidden, 2000)
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"content": content}}}
@@ -179,8 +179,8 @@ func (b *bench) hiding(kind schema.GroupVersionKind, name string) *unstructured.
 	return u
 }
 
-// Where the metadata of objects is wanted, nothing else of them comes over the wire, and nothing else is kept, however
-// the server is asked: for a built-in kind and a custom one, whose metadata is protobuf too.
+// A store of metadata receives and stores metadata alone, with each kind of request. The test uses a built-in kind and
+// a custom one, whose metadata is protobuf, too.
 func TestMetadataOfSecrets(t *testing.T) {
 	t.Parallel()
 	const few = 40_000 // bytes; each object has 56,000
@@ -215,11 +215,11 @@ func TestMetadataOfSecrets(t *testing.T) {
 				b.within(step, soon, h.Barrier)
 				n, types, found := x.came(hidden[:20])
 				if found || n > few || !slices.Equal(types, []string{"application/vnd.kubernetes.protobuf"}) {
-					t.Errorf("%s: %d bytes of types %v came, content among them: %v", step, n, types, found)
+					t.Errorf("%s: %d bytes of types %v arrived, with content: %v", step, n, types, found)
 				}
 				for r := range h.Snapshot().All() {
 					if bytes.Contains(r.Raw(), []byte(hidden[:20])) || bytes.Contains(r.Raw(), []byte("managedFields")) {
-						t.Errorf("%s: %s is kept as %q", step, r.Key(), r.Raw())
+						t.Errorf("%s: %s is stored as %q", step, r.Key(), r.Raw())
 					}
 				}
 			}
@@ -239,7 +239,7 @@ func TestMetadataOfSecrets(t *testing.T) {
 				t.Errorf("read unstructured: %v", err)
 			}
 
-			// Of others, and own: the answer is the whole object.
+			// Foreign and own writes, whose responses contain the whole object.
 			foreign := all[1].DeepCopy()
 			foreign.SetAnnotations(map[string]string{"seen": "yes"})
 			b.within("foreign write", soon, func(ctx context.Context) error { return b.other.Update(ctx, foreign) })
@@ -261,7 +261,7 @@ func TestMetadataOfSecrets(t *testing.T) {
 				t.Errorf("foreign write is not seen: %+v, %v", m, err)
 			}
 
-			// The client reads metadata from there, and objects from the server.
+			// The client reads metadata from the store, and objects from the server.
 			meta := &metav1.PartialObjectMetadata{}
 			meta.SetGroupVersionKind(tc.kind)
 			b.within("get metadata", soon, func(ctx context.Context) error { return own.Get(ctx, key, meta) })
@@ -272,7 +272,7 @@ func TestMetadataOfSecrets(t *testing.T) {
 				t.Errorf("metadata %+v of an object of %d bytes, %v", meta, len(text), err)
 			}
 
-			// A restart goes on from metadata.
+			// A restart resumes from the saved metadata.
 			h.Release()
 			end()
 			cache, _, x, _ = b.tapped(dir, tc.opts...)
@@ -286,7 +286,8 @@ func TestMetadataOfSecrets(t *testing.T) {
 	}
 }
 
-// Who wants the metadata shares the store of who wants all; who comes for all later has one of his own. Both are right.
+// A request for metadata shares the store of a request for whole objects. A later request for whole objects has its own
+// store. Both show own writes.
 func TestMetadataBesideWholeObjects(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -298,7 +299,7 @@ func TestMetadataBesideWholeObjects(t *testing.T) {
 		t.Fatal("whole objects come from a store of metadata")
 	}
 	if again := b.open(cache, metadata); again.Store != whole.Store {
-		t.Error("metadata is watched although whole objects are")
+		t.Error("metadata is watched beside whole objects")
 	}
 	u := b.hiding(secrets, "a")
 	b.within("own create", soon, func(ctx context.Context) error { return own.Create(ctx, u) })
@@ -308,7 +309,7 @@ func TestMetadataBesideWholeObjects(t *testing.T) {
 			t.Fatalf("%+v: own write is not seen", h.Options().Content)
 		}
 		if found := len(r.Raw()) > 50_000; found != (h == whole) {
-			t.Errorf("%+v: %d bytes are kept", h.Options().Content, len(r.Raw()))
+			t.Errorf("%+v: %d bytes are stored", h.Options().Content, len(r.Raw()))
 		}
 	}
 	var s corev1.Secret

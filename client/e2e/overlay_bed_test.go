@@ -27,10 +27,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// valve lets the bytes of watches pass, or not.
+// valve passes or blocks the bytes of watches.
 type valve struct {
 	mu   sync.Mutex
-	open chan struct{} // closed while it is open
+	open chan struct{} // closed while the valve is open
 }
 
 func newValve() *valve {
@@ -39,7 +39,7 @@ func newValve() *valve {
 	return v
 }
 
-// shut has watches bring nothing any more; the returned function opens it again.
+// shut blocks the watches until the returned function is called.
 func (v *valve) shut() (open func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -75,9 +75,9 @@ func (b *valved) Read(p []byte) (int, error) {
 	}
 }
 
-// overlaid is a real kube-apiserver, a cache of some kinds in one namespace, whose watches can be held, and a
-// configuration through whose transport own writes are laid over the cache.
-type overlaid struct {
+// overlayBed is a real kube-apiserver and a cache of some kinds in one namespace, whose watches can be blocked. It also
+// has a client configuration whose writes are overlaid on the cache.
+type overlayBed struct {
 	t         *testing.T
 	ctx       context.Context
 	namespace string
@@ -94,11 +94,11 @@ var (
 	mapsOf      = corev1.SchemeGroupVersion.WithResource("configmaps")
 )
 
-func startOverlaid(t *testing.T) *overlaid {
+func startOverlayBed(t *testing.T) *overlayBed {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	cfg := env.Config(t)
-	o := &overlaid{t: t, ctx: ctx, namespace: env.Namespace(t), watches: newValve()}
+	o := &overlayBed{t: t, ctx: ctx, namespace: env.Namespace(t), watches: newValve()}
 	o.live = dynamic.NewForConfigOrDie(cfg)
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
@@ -118,7 +118,7 @@ func startOverlaid(t *testing.T) *overlaid {
 	return o
 }
 
-func (o *overlaid) open(r store.Request) *store.Handle {
+func (o *overlayBed) open(r store.Request) *store.Handle {
 	o.t.Helper()
 	h, err := o.cache.Open(r)
 	if err != nil {
@@ -133,9 +133,9 @@ func (o *overlaid) open(r store.Request) *store.Handle {
 	return h
 }
 
-// watch opens stores of config maps, pods and deployments of the namespace, one for typed readers and one for others,
-// and holds their watches.
-func (o *overlaid) watch() {
+// watch opens stores of config maps, pods and deployments of the namespace, for typed readers and for unstructured
+// ones. Then it blocks their watches.
+func (o *overlayBed) watch() {
 	o.t.Helper()
 	in := []source.Option{source.Namespaces(o.namespace)}
 	for _, kind := range []schema.GroupVersionKind{
@@ -148,8 +148,8 @@ func (o *overlaid) watch() {
 	o.t.Cleanup(o.watches.shut())
 }
 
-// check compares what every store of a resource shows of some objects with what the server has.
-func (o *overlaid) check(gvr schema.GroupVersionResource, names ...string) (stale []string) {
+// check compares some objects in every store of a resource with the server.
+func (o *overlayBed) check(gvr schema.GroupVersionResource, names ...string) (stale []string) {
 	o.t.Helper()
 	for _, name := range names {
 		live, err := o.live.Resource(gvr).Namespace(o.namespace).Get(o.ctx, name, metav1.GetOptions{})
@@ -182,8 +182,8 @@ func (o *overlaid) check(gvr schema.GroupVersionResource, names ...string) (stal
 	return stale
 }
 
-// reads says that what is shown is what there is, to typed readers and to others.
-func (o *overlaid) reads(st *store.Store, r *store.Record, live *unstructured.Unstructured) {
+// reads checks that typed and unstructured readers see the live object.
+func (o *overlayBed) reads(st *store.Store, r *store.Record, live *unstructured.Unstructured) {
 	o.t.Helper()
 	shown := &unstructured.Unstructured{}
 	if err := r.DecodeInto(shown); err != nil {
@@ -204,7 +204,7 @@ func (o *overlaid) reads(st *store.Store, r *store.Record, live *unstructured.Un
 	}
 }
 
-// write is one of a table of writes, and what it is about.
+// write is one write of a table, and the object that it changes.
 type write struct {
 	reason string
 	of     schema.GroupVersionResource
@@ -213,8 +213,8 @@ type write struct {
 	fails  bool
 }
 
-// play makes writes one after the other and looks after each at what the stores show. None may be stale.
-func (o *overlaid) play(writes []write) {
+// play makes the writes one after the other, and checks the stores after each of them. No read may be stale.
+func (o *overlayBed) play(writes []write) {
 	o.t.Helper()
 	staleReads := 0
 	for _, w := range writes {
@@ -229,7 +229,7 @@ func (o *overlaid) play(writes []write) {
 	o.t.Logf("%d of %d writes were followed by a stale read", staleReads, len(writes))
 }
 
-func (o *overlaid) pod(name string) *corev1.Pod {
+func (o *overlayBed) pod(name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: name},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
@@ -237,7 +237,7 @@ func (o *overlaid) pod(name string) *corev1.Pod {
 }
 
 // configMap returns a ConfigMap with pairs of keys and values.
-func (o *overlaid) configMap(name string, data ...string) *corev1.ConfigMap {
+func (o *overlayBed) configMap(name string, data ...string) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: name}}
 	if len(data) > 0 {
 		cm.Data = map[string]string{}
@@ -248,7 +248,7 @@ func (o *overlaid) configMap(name string, data ...string) *corev1.ConfigMap {
 	return cm
 }
 
-func (o *overlaid) deployment(name string) *appsv1.Deployment {
+func (o *overlayBed) deployment(name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: name},

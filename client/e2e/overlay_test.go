@@ -32,7 +32,7 @@ func TestOverlayTyped(t *testing.T) {
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run(contentType, func(t *testing.T) {
 			t.Parallel()
-			o := startOverlaid(t)
+			o := startOverlayBed(t)
 			o.watch()
 			cfg := rest.CopyConfig(o.config)
 			cfg.ContentType = contentType
@@ -56,7 +56,7 @@ func TestOverlayTyped(t *testing.T) {
 					cm, err = cms.Create(ctx, cm, metav1.CreateOptions{})
 					return err
 				}},
-				{reason: "create of what is there", of: mapsOf, name: "cm", fails: true, do: func() error {
+				{reason: "create of an existing object", of: mapsOf, name: "cm", fails: true, do: func() error {
 					_, err := cms.Create(ctx, o.configMap("cm"), metav1.CreateOptions{})
 					return err
 				}},
@@ -101,21 +101,21 @@ func TestOverlayTyped(t *testing.T) {
 				{reason: "delete", of: mapsOf, name: "applied", do: func() error {
 					return cms.Delete(ctx, "applied", metav1.DeleteOptions{})
 				}},
-				{reason: "delete of what is gone", of: mapsOf, name: "applied", fails: true, do: func() error {
+				{reason: "delete of an absent object", of: mapsOf, name: "applied", fails: true, do: func() error {
 					return cms.Delete(ctx, "applied", metav1.DeleteOptions{})
 				}},
 				{reason: "create again", of: mapsOf, name: "applied", do: func() error {
 					_, err := cms.Create(ctx, o.configMap("applied"), metav1.CreateOptions{})
 					return err
 				}},
-				{reason: "delete of what others did", of: mapsOf, name: "applied", fails: true, do: func() error {
+				{reason: "delete after another client's delete", of: mapsOf, name: "applied", fails: true, do: func() error {
 					others := o.live.Resource(mapsOf).Namespace(o.namespace)
 					if others.Delete(ctx, "applied", metav1.DeleteOptions{}) != nil {
 						return nil
 					}
 					return cms.Delete(ctx, "applied", metav1.DeleteOptions{})
 				}},
-				{reason: "delete of what has a finalizer", of: mapsOf, name: "cm", do: func() error {
+				{reason: "delete with a finalizer", of: mapsOf, name: "cm", do: func() error {
 					return cms.Delete(ctx, "cm", metav1.DeleteOptions{})
 				}},
 				{reason: "the last finalizer goes", of: mapsOf, name: "cm", do: func() error {
@@ -237,10 +237,10 @@ func TestOverlayTyped(t *testing.T) {
 	}
 }
 
-// A dynamic client does, too.
+// A dynamic client reads its own writes from the stores, too.
 func TestOverlayDynamic(t *testing.T) {
 	t.Parallel()
-	o := startOverlaid(t)
+	o := startOverlayBed(t)
 	o.watch()
 	dyn := dynamic.NewForConfigOrDie(o.config).Resource(mapsOf).Namespace(o.namespace)
 	u := func(data string) *unstructured.Unstructured {
@@ -277,10 +277,10 @@ func TestOverlayDynamic(t *testing.T) {
 	})
 }
 
-// A metadata client is answered with the metadata alone: the stores ask for the rest.
+// The responses to a metadata client contain metadata alone, so the stores request the objects.
 func TestOverlayMetadata(t *testing.T) {
 	t.Parallel()
-	o := startOverlaid(t)
+	o := startOverlayBed(t)
 	o.watch()
 	o.open(store.Request{Kind: corev1.SchemeGroupVersion.WithKind("Namespace")})
 	meta := metadata.NewForConfigOrDie(o.config)
@@ -310,7 +310,7 @@ func TestOverlayMetadata(t *testing.T) {
 		}},
 	})
 
-	// A namespace is kept by the finalizers of its spec, which the metadata do not show.
+	// The finalizers in the spec of a namespace keep it, and its metadata does not show them.
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.namespace + "-end"}}
 	clusterWide := *o
 	clusterWide.namespace = ""
@@ -322,7 +322,7 @@ func TestOverlayMetadata(t *testing.T) {
 		{reason: "delete of a namespace", of: namespaces, name: ns.Name, do: func() error {
 			return meta.Resource(namespaces).Delete(o.ctx, ns.Name, metav1.DeleteOptions{})
 		}},
-		{reason: "patch of one that is being deleted", of: namespaces, name: ns.Name, do: func() error {
+		{reason: "patch during a deletion", of: namespaces, name: ns.Name, do: func() error {
 			typ, data := mergePatch(`{"metadata":{"labels":{"a":"b"}}}`)
 			_, err := meta.Resource(namespaces).Patch(o.ctx, ns.Name, typ, data, metav1.PatchOptions{})
 			return err
@@ -339,11 +339,10 @@ func TestOverlayMetadata(t *testing.T) {
 	})
 }
 
-// What is watched in one version of the API, or in one of two groups, is written in the other: the stores ask for it as
-// they have it.
+// A store of one version or group of an API gets writes through another one. It requests the object in its own version.
 func TestOverlayVersions(t *testing.T) {
 	t.Parallel()
-	o := startOverlaid(t)
+	o := startOverlayBed(t)
 	scalers := autoscalingv1.SchemeGroupVersion.WithResource("horizontalpodautoscalers")
 	events := corev1.SchemeGroupVersion.WithResource("events")
 	for _, kind := range []schema.GroupVersionKind{
@@ -383,7 +382,7 @@ func TestOverlayVersions(t *testing.T) {
 			_, err := evs.Create(o.ctx, event, metav1.CreateOptions{})
 			return err
 		}},
-		{reason: "a delete of it", of: events, name: "x", do: func() error {
+		{reason: "a delete of the event", of: events, name: "x", do: func() error {
 			return evs.Delete(o.ctx, "x", metav1.DeleteOptions{})
 		}},
 	})

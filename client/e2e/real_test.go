@@ -26,10 +26,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// soon is long before a bookmark, which takes a minute, and longer than any wait here takes on a loaded machine.
+// soon is far below a minute, the interval of bookmarks, and longer than any wait on a loaded machine.
 const soon = 20 * time.Second
 
-// wire counts requests, and holds what watches bring back.
+// wire counts requests, and can hold the events of watches.
 type wire struct {
 	next http.RoundTripper
 
@@ -52,7 +52,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper lets those who close connections find them.
+// WrappedRoundTripper lets callers find and close connections.
 func (w *wire) WrappedRoundTripper() http.RoundTripper { return w.next }
 
 type heldBody struct {
@@ -94,7 +94,7 @@ func (w *wire) count() int {
 	return w.lists
 }
 
-// bench is a namespace with a cache, whose wire is in our hands, a client of it, and one of somebody else.
+// bench is a namespace with a cache whose wire the test controls, a client of it, and another client.
 type bench struct {
 	t         *testing.T
 	ctx       context.Context
@@ -188,8 +188,8 @@ var (
 	configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 )
 
-// A write that only the server can tell whether a watch selects it is made at once, and read where it is selected,
-// though nothing else happens.
+// Only the server can evaluate the selector of the watch, and no other change follows. A write is still made and read
+// at once.
 func TestWritesBesideASelectorOfTheServer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -230,7 +230,7 @@ func TestWritesBesideASelectorOfTheServer(t *testing.T) {
 }
 
 // TestBarriersOnQuietWatches has a thousand barriers wait for a write of another client. They share lists, and none
-// waits for the bookmark of its watch, which comes once a minute.
+// waits for the bookmark of its watch, which is sent once a minute.
 func TestBarriersOnQuietWatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -243,7 +243,7 @@ func TestBarriersOnQuietWatches(t *testing.T) {
 		w.SetName(fmt.Sprint("w", i))
 		b.within("create", soon, func(ctx context.Context) error {
 			err := b.other.Create(ctx, w)
-			// established, and not served yet
+			// established, but not served yet
 			for ; apierrors.IsNotFound(err) && ctx.Err() == nil; err = b.other.Create(ctx, w) {
 				<-time.After(50 * time.Millisecond)
 			}
@@ -252,7 +252,7 @@ func TestBarriersOnQuietWatches(t *testing.T) {
 	}
 	stores := []*store.Handle{b.watch(configMaps), b.watch(secrets, source.Fields("type=Opaque")), b.watch(widgets)}
 	for round := range 2 {
-		account := &corev1.ServiceAccount{ObjectMeta: b.meta(fmt.Sprint("account", round))} // which is not watched
+		account := &corev1.ServiceAccount{ObjectMeta: b.meta(fmt.Sprint("account", round))} // without a watch
 		if err := b.other.Create(b.ctx, account); err != nil {
 			t.Fatal(err)
 		}
@@ -268,8 +268,8 @@ func TestBarriersOnQuietWatches(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			// A barrier is served by a list that begins after it, so those that begin during a list share the next one. On a
-			// busy machine, barriers begin over the time of many lists.
+			// A list serves the barriers that began before it, so those that begin during a list share the next one. On a busy
+			// machine, the barriers begin over the time of many lists.
 			if n := b.wire.count() - lists; n < 1 || n > 500 {
 				t.Errorf("%s: %d lists for 1001 waits", h.Options().Resource.Resource, n)
 			}
@@ -286,8 +286,8 @@ func TestBarriersOnQuietWatches(t *testing.T) {
 	}
 }
 
-// A cache that is behind is not believed by who has read something newer.
-func TestModifyWhatTheCacheDoesNotKnow(t *testing.T) {
+// The client does not rely on a cache that is older than the state that its caller has read.
+func TestModifyBehindAnOldCache(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	h := b.watch(configMaps)
@@ -318,7 +318,7 @@ func TestModifyWhatTheCacheDoesNotKnow(t *testing.T) {
 		}
 		if err := client.Modify(b.ctx, b.own, cm, func(cm *corev1.ConfigMap) error {
 			if cm.Data["n"] != "2" {
-				t.Errorf("%s: the function is given %v", name, cm.Data)
+				t.Errorf("%s: the function gets %v", name, cm.Data)
 			}
 			cm.Data["n"] = "1"
 			return nil
@@ -327,7 +327,7 @@ func TestModifyWhatTheCacheDoesNotKnow(t *testing.T) {
 		}
 		if got, err := client.Get[corev1.ConfigMap](b.ctx, b.own, client.KeyOf(cm)); err != nil || got.Data["n"] != "1" ||
 			got.UID != cm.UID {
-			t.Errorf("%s is read as %v, %v", name, got, err)
+			t.Errorf("a read of %s returns %v, %v", name, got, err)
 		}
 	}
 	if err := client.Modify(b.ctx, b.own, b.configMap("none", ""),

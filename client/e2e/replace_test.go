@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// TestReplace sends Replace to a server whose answers have defaults and managedFields. The object becomes what the
-// server stores, and a Replace of an old version is refused.
+// TestReplace sends Replace to a server that adds defaults and managedFields. The object becomes the stored one, and a
+// Replace of an old version is refused.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	config, namespace := env.Config(t), env.Namespace(t)
@@ -47,10 +47,10 @@ func TestReplace(t *testing.T) {
 	live.ManagedFields = nil
 	cm.TypeMeta = live.TypeMeta
 	if diff := cmp.Diff(&live, cm); diff != "" {
-		t.Errorf("the object is another one than that of the server, -server +object:\n%s", diff)
+		t.Errorf("the object differs from that of the server, -server +object:\n%s", diff)
 	}
 	var refused *apierrors.StatusError
 	if err := c.Replace(t.Context(), stale); !errors.As(err, &refused) || refused.ErrStatus.Code != http.StatusConflict {
-		t.Errorf("of an old version: %v", err)
+		t.Errorf("an old version: %v", err)
 	}
 }

@@ -70,7 +70,7 @@ func (m *Meter) DeepCopyObject() runtime.Object {
 
 var meters = schema.GroupVersionKind{Group: "test.fairlead.io", Version: "v1", Kind: "Meter"}
 
-// meterDefinition requires in v1 what an older version of it did not know.
+// meterDefinition returns a definition whose version v1 requires fields that an older version lacks.
 func meterDefinition() *apiextensionsv1.CustomResourceDefinition {
 	crd := schemaless(meters)
 	type schema = apiextensionsv1.JSONSchemaProps
@@ -107,10 +107,9 @@ func meterDefinition() *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// A Go value and what the server has may differ in fields that the type encodes although they are zero. What Modify
-// sends has them where the server's schema would else refuse it, and takes nothing from the server that is not seen;
-// only where it is not known what the server has it is asked.
-func TestModifyOfWhatHasRequiredFields(t *testing.T) {
+// A Go type encodes zero fields that the server's object may lack. Modify sends such fields where the schema requires
+// them, and removes none that the caller does not see. It asks the server only if the cache cannot tell.
+func TestModifyWithRequiredFields(t *testing.T) {
 	t.Parallel()
 	env.InstallCRDs(t, clustertest.CRDObjects(meterDefinition()))
 	scheme := runtime.NewScheme()
@@ -121,8 +120,8 @@ func TestModifyOfWhatHasRequiredFields(t *testing.T) {
 		drop   []string
 		opts   []client.WriteOption
 		first  int  // requests of a first write
-		unsure int  // of one that changes what the server perhaps has not, although something else is there
-		knows  bool // of each field whether the server has it
+		unsure int  // requests of a write that adds to an object with other content, if it is unclear what the server has
+		knows  bool // the client knows of each field whether the server has it
 	}{
 		{"watched", true, nil, nil, 1, 1, true},
 		{"watched, and something else is dropped", true, []string{"metadata.annotations[a]"}, nil, 1, 1, true},
@@ -148,7 +147,7 @@ func TestModifyOfWhatHasRequiredFields(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(own.Close)
-			// raw is an object in the old version, which requires nothing.
+			// raw is an object in the old version, which requires no fields.
 			raw := func(name, rest string) *unstructured.Unstructured {
 				t.Helper()
 				u := &unstructured.Unstructured{}
@@ -161,7 +160,7 @@ func TestModifyOfWhatHasRequiredFields(t *testing.T) {
 				u.SetAnnotations(map[string]string{"a": "b"})
 				return u
 			}
-			// read gets what the server has, once the cache shows it.
+			// read returns the server's object once the cache shows it.
 			read := func(name string) *Meter {
 				t.Helper()
 				m := &Meter{}
@@ -221,7 +220,7 @@ func TestModifyOfWhatHasRequiredFields(t *testing.T) {
 			}
 			later := 1
 			if len(tc.opts) > 0 {
-				later = 2 // each time what the server has is read
+				later = 2 // each later write reads the server's object
 			}
 
 			m := made("new", `{"spec":{"size":1}}`)
@@ -243,7 +242,7 @@ func TestModifyOfWhatHasRequiredFields(t *testing.T) {
 				"readings":[{"name":"r","value":0,"good":false}]}`)
 			nothing := later - 1
 			if !tc.watch {
-				nothing = 1 // whether there is nothing to do the server says
+				nothing = 1 // only the server knows that there is nothing to change
 			}
 			status(m, nothing, func(s *MeterStatus) { s.Ready = 0 })
 
@@ -259,14 +258,14 @@ func TestModifyOfWhatHasRequiredFields(t *testing.T) {
 			}
 			m = made("hidden", `{"spec":{},"status":{"secret":"s"}}`)
 			if tc.drop != nil && !tc.knows && m.Status.Secret != "" {
-				t.Fatal("what is dropped is shown")
+				t.Fatal("a dropped field is shown")
 			}
-			if tc.watch { // what another reader's object says is not known to be all
+			if tc.watch { // the object of another reader may be incomplete
 				status(m, tc.unsure+1, func(s *MeterStatus) { s.Phase = "p" }) // refused at first
 				server("hidden", "status", `{"ready":0,"phase":"p","queue":{"depth":0},"secret":"s"}`)
 			}
 
-			// What others own is made whole only where nothing is.
+			// Another client's part of the object gets required fields only where it is empty.
 			m = made("spec", `{"spec":{"size":1},"status":{"phase":"p","ready":1,"queue":{"depth":0}}}`)
 			b.within("spec", soon, func(ctx context.Context) error {
 				return client.Modify(ctx, own, m, func(m *Meter) error { m.Spec.Limit.CPU = 2; return nil }, tc.opts...)

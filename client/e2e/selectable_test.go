@@ -25,13 +25,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// selectable is a kind, the fields that the server selects by, and objects with different values of them.
+// selectable is a kind, the fields that the server can select by, and objects with different values of them.
 type selectable struct {
 	kind    schema.GroupVersionKind
-	path    string // below the server's
+	path    string // the path below the server's URL
 	labels  []string
 	objects []client.Object
-	then    func(name string, obj client.Object) bool // changes the status of one
+	then    func(name string, obj client.Object) bool // changes the status of an object
 	fields  map[string]store.FieldValue
 }
 
@@ -95,7 +95,7 @@ func (b *bench) selectables() []selectable {
 			kind: core.WithKind("Namespace"), path: "/api/v1/namespaces", labels: []string{"status.phase"},
 			objects: []client.Object{ns, gone},
 			then: func(_ string, obj client.Object) bool {
-				if obj == gone { // nobody empties it
+				if obj == gone { // no controller empties it
 					if err := b.other.Delete(b.ctx, obj); err != nil {
 						b.t.Error(err)
 					}
@@ -236,7 +236,7 @@ func signing(t *testing.T, meta metav1.ObjectMeta, signer string) *certificatesv
 	}}
 }
 
-// painted is a custom resource with selectable fields.
+// painted returns a custom resource with selectable fields.
 func (b *bench) painted(in string) selectable {
 	kind := schema.GroupVersionKind{Group: "test.fairlead.io", Version: "v1", Kind: "Painted"}
 	crd := schemaless(kind)

@@ -21,7 +21,7 @@ type tests func() int
 
 func (f tests) Run() int { return f() }
 
-func TestEnvStartsNothingThatNobodyAsksFor(t *testing.T) {
+func TestEnvStartsNothingWithoutAUser(t *testing.T) {
 	t.Parallel()
 	var env Env
 	if code := env.Main(tests(func() int { return 0 })).Run(); code != 0 || env.own != nil {
@@ -29,7 +29,7 @@ func TestEnvStartsNothingThatNobodyAsksFor(t *testing.T) {
 	}
 }
 
-func TestEnvVarThatLeadsNowhere(t *testing.T) {
+func TestEnvVarOfAMissingFile(t *testing.T) {
 	t.Setenv(EnvVar, t.TempDir())
 	_, _, err := connect(cluster.Options{})
 	if err == nil || !strings.Contains(err.Error(), EnvVar) {
@@ -37,7 +37,7 @@ func TestEnvVarThatLeadsNowhere(t *testing.T) {
 	}
 }
 
-// TestConnectionsEnd leaves a response unread, as a stream that has just ended does for a moment.
+// TestConnectionsEnd leaves a response unread, as a stream does for a moment after its end.
 func TestConnectionsEnd(t *testing.T) {
 	closed := make(chan struct{}, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,9 +85,9 @@ func TestPrefix(t *testing.T) {
 		reason string
 		want   string
 	}{
-		"TestList":              {"the usual prefix of tests says nothing", "t-list-"},
+		"TestList":              {"the prefix Test is dropped", "t-list-"},
 		"TestList/with_a_Limit": {"names of subtests have slashes and underscores", "t-list-with-a-limit-"},
-		"Test":                  {"nothing may be left", "t--"},
+		"Test":                  {"the name may become empty", "t--"},
 		"BenchmarkÄrger":        {"other letters are not allowed", "t-benchmark-rger-"},
 		"Test" + strings.Repeat("x", 100): {
 			"the server appends five characters, and 63 are allowed", "t-" + strings.Repeat("x", 40) + "-",

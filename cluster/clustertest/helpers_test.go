@@ -143,7 +143,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The status of an object with a flow has times of package time, which are compared as instants.
+// The times of package time in the status of an object with a flow are compared as instants.
 func TestRoundTripOfTimes(t *testing.T) {
 	t.Parallel()
 	type position struct {
@@ -160,7 +160,7 @@ func TestRoundTripOfTimes(t *testing.T) {
 	expect(t, "another instant", failures(t, func(t testing.TB) { RoundTrip(t, keep, later) }), "is another object")
 }
 
-// Namespaces are applied first, and files of kustomize and definitions are skipped.
+// Namespaces are applied first, and definitions and files of kustomize are skipped.
 func TestObjectsIn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -62,7 +62,7 @@ func TestTemporary(t *testing.T) {
 	}
 
 	c.Stop()
-	c.Stop() // a second time does nothing
+	c.Stop() // a second call does nothing
 	if err := c.Err(); err != nil {
 		t.Errorf("Err after Stop: %v", err)
 	}
@@ -92,12 +92,12 @@ func testKubeconfig(t *testing.T, c *cluster.Cluster) {
 		want   func(error) bool
 	}{
 		"OtherAuthority": {
-			reason: "the certificate is signed by the authority of the directory, which no system trusts",
+			reason: "no system trusts the CA of the directory",
 			change: func(c *rest.Config) { c.CAData = nil },
 			want:   func(err error) bool { return err != nil && strings.Contains(err.Error(), "unknown authority") },
 		},
 		"NoToken": {
-			reason: "whoever has no token is nobody, and may read no namespace",
+			reason: "a request without a token is anonymous, and may read no namespace",
 			change: func(c *rest.Config) { c.BearerToken = "" },
 			want:   func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) },
 		},
@@ -192,7 +192,7 @@ func TestPersistent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client(t, config).Discovery().ServerVersion(); err != nil {
-		t.Errorf("the kubeconfig does not lead to the new port: %v", err)
+		t.Errorf("the kubeconfig lacks the new port: %v", err)
 	}
 
 	if err := third.PauseEtcd(t.Context()); err != nil {
@@ -210,7 +210,7 @@ func TestServerFailsToStart(t *testing.T) {
 		log     string
 	}{
 		"APIServer": {
-			reason:  "a flag that the server does not know ends it, and its log says why",
+			reason:  "an unknown flag ends the server, and its log gives the cause",
 			options: cluster.Options{APIServerFlags: []string{"--no-such-flag"}, StartTimeout: testlimit.Wait},
 			server:  "kube-apiserver", log: "no-such-flag",
 		},
@@ -242,7 +242,7 @@ func TestPortTakenAfterItsChoice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A server that finds its port taken at its first start.
+	// A server that finds its port in use at its first start.
 	dir := t.TempDir()
 	script := fmt.Sprintf(`#!/bin/sh
 [ -e %[1]s ] && exec %[2]s "$@"
@@ -296,7 +296,7 @@ func TestServersDieWithTheirParent(t *testing.T) {
 	}
 	var etcd, apiServer int
 	if _, err := fmt.Fscanln(out, &etcd, &apiServer); err != nil {
-		t.Fatalf("helper does not tell the processes: %v", err)
+		t.Fatalf("the helper does not report the processes: %v", err)
 	}
 
 	if err := parent.Process.Signal(syscall.SIGKILL); err != nil {

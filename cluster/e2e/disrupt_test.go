@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// TestDisrupt breaks one control plane in one way after the other; each way repairs what it broke.
+// TestDisrupt disturbs one control plane in several ways. Each of them repairs its damage.
 func TestDisrupt(t *testing.T) {
 	t.Parallel()
 	servers, err := record(t.Context(), t.TempDir())
@@ -59,12 +59,12 @@ func testKillAndStart(t *testing.T, c *cluster.Cluster) {
 			t.Errorf("after %s, a request succeeds", name)
 		}
 		if err := c.RotateServingCertificate(t.Context()); err == nil {
-			t.Errorf("after %s, there is no server, and the rotation succeeds", name)
+			t.Errorf("after %s, the rotation succeeds without a server", name)
 		}
 		if err := c.Err(); err != nil {
 			t.Errorf("%s counts as a failure: %v", name, err)
 		}
-		for range 2 { // the second time does nothing
+		for range 2 { // the second call does nothing
 			if err := c.StartAPIServer(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +155,7 @@ func testSnapshotAndRestore(t *testing.T, c *cluster.Cluster) {
 	if err := c.Snapshot(t.Context(), snapshot); err == nil {
 		t.Error("a second snapshot overwrites the first")
 	}
-	// The API server's connection to etcd broke; its writes succeed again when it has a new one.
+	// The API server has lost its connection to etcd. Its writes succeed again with a new one.
 	eventually(t, "write after the snapshot", func() bool {
 		_, err := maps.Create(t.Context(), configMap("after"), metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err)
@@ -235,7 +235,7 @@ func testUnexpectedExit(t *testing.T, c *cluster.Cluster, servers recorded) {
 func serial(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	address := strings.TrimPrefix(c.Config().Host, "https://")
-	// Only looks at the certificate; whether it is to be trusted is asked elsewhere.
+	// Only reads the certificate. Another test checks whether it is trusted.
 	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// eventually asks until the condition holds. For conditions of other processes, which send no signal.
+// eventually polls a condition of another process, which sends no signal.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -26,7 +26,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// ends fails the test when stop does not return.
+// ends fails the test if stop does not return.
 func ends(t *testing.T, stop func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -41,8 +41,8 @@ func ends(t *testing.T, stop func()) {
 	}
 }
 
-// running reports whether a process exists and is more than an exit status that nobody has collected: in a container
-// there may be nobody to do so.
+// running reports whether a process exists and has not ended. A container may have no process that collects exit
+// statuses.
 func running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

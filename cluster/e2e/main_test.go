@@ -16,8 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// helperDir, when set, makes the test binary a program that runs a control plane below that directory until it is
-// killed.
+// helperDir, when set, makes the test binary a program that runs a control plane in that directory until it is killed.
 const helperDir = "CLUSTER_TEST_HELPER_DIR"
 
 func TestMain(m *testing.M) {

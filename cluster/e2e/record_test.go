@@ -17,7 +17,7 @@ type recorded struct {
 	dir      string
 }
 
-// record builds the servers and wraps them. Each wrapper becomes its server, so both have one process id.
+// record builds and wraps the servers. Each wrapper becomes its server, so both have one process id.
 func record(ctx context.Context, dir string) (recorded, error) {
 	built, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
 	if err != nil {
@@ -34,7 +34,7 @@ func record(ctx context.Context, dir string) (recorded, error) {
 	return r, nil
 }
 
-// pids returns the process ids of the servers that were started last.
+// pids returns the process ids of the latest servers.
 func (r recorded) pids() (etcd, apiServer int, err error) {
 	for name, pid := range map[string]*int{"etcd": &etcd, "apiserver": &apiServer} {
 		text, err := os.ReadFile(filepath.Join(r.dir, name+".pid"))

@@ -63,13 +63,13 @@ func (w *world) must(err error) {
 	}
 }
 
-// eventually waits until get returns an object that holds accepts.
+// eventuallyIs waits until get returns an object that holds accepts.
 func eventuallyIs[T any](w *world, what string, get func(ctx context.Context) (T, error), holds func(T) bool) {
 	w.t.Helper()
 	clustertest.Eventually(w.t, what, func(ctx context.Context) error {
 		obj, err := get(ctx)
 		if err == nil && !holds(obj) {
-			err = fmt.Errorf("it is %+v", obj)
+			err = fmt.Errorf("the object is %+v", obj)
 		}
 		return err
 	})
@@ -309,7 +309,7 @@ func testAccount(w *world) {
 	})
 }
 
-// testRestart breaks the connections of the controllers, and takes the history back.
+// testRestart breaks the connections of the controllers and rolls history back.
 func testRestart(w *world, c *cluster.Cluster) {
 	w.must(c.RestartAPIServer(w.t.Context()))
 	get := w.pod(nil, nil)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// typed answers with a status, a content type and a body.
+// typed returns a handler that answers with a status, a content type and a body.
 func typed(code int, contentType, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -17,7 +17,7 @@ func typed(code int, contentType, text string) http.HandlerFunc {
 	}
 }
 
-// tooLarge are the forms in which servers say that they do not have a version yet.
+// tooLarge has the forms in which servers say that they have not reached a version yet.
 var tooLarge = map[string]http.HandlerFunc{
 	"Cause": typed(504, "application/json",
 		wireStatus(504, "Timeout",
@@ -38,7 +38,7 @@ var tooLarge = map[string]http.HandlerFunc{
 		"Too large resource version: 2000", 1)),
 }
 
-// refusedAtVersion are other answers that a list at a version may get for ever.
+// refusedAtVersion has other answers that lists at a version may get forever.
 var refusedAtVersion = map[string]http.HandlerFunc{
 	"Busy":     refusing(429, "TooManyRequests"),
 	"Broken":   refusing(500, "InternalError"),
@@ -55,7 +55,8 @@ var refusedAtVersion = map[string]http.HandlerFunc{
 	"Drop":  func(w http.ResponseWriter, _ *http.Request) { cutOff(w) },
 }
 
-// TestBlackboxListAtVersion never gets a list at the version seen: a consistent one is made, after few requests.
+// TestBlackboxListAtVersion never answers a list at the version seen. After few requests the program makes a consistent
+// list.
 func TestBlackboxListAtVersion(t *testing.T) {
 	t.Parallel()
 	atVersion := func(r *wireRequest) bool { return !r.resume() && r.query.Get("resourceVersion") != "" }
@@ -92,7 +93,7 @@ func TestBlackboxListAtVersion(t *testing.T) {
 					p.watches()
 					p.finish()
 					if n := s.count(atVersion); n < 1 || n > 4 {
-						t.Errorf("asked %d times at the version seen", n)
+						t.Errorf("%d lists at the version seen", n)
 					}
 				})
 			}
@@ -100,7 +101,7 @@ func TestBlackboxListAtVersion(t *testing.T) {
 	}
 }
 
-// TestBlackboxOddAnswers gives each kind of request answers that are no answer, and expects to be told what they are.
+// TestBlackboxOddAnswers gives invalid answers to each kind of request, and expects the program to report them.
 func TestBlackboxOddAnswers(t *testing.T) {
 	t.Parallel()
 	page := "<!DOCTYPE html><html><body>Please log in</body></html>"
@@ -202,9 +203,9 @@ func TestBlackboxOddAnswers(t *testing.T) {
 				}
 				s.take = first(2, place.is, answer)
 				p := startProgram(t, s.url, place.flags...)
-				// A server may have no initial events, and a list says what else is wrong.
+				// Initial events are optional, so these answers are no error. The list that follows reports the problem.
 				if where != "Initial" || name != "Html403" && name != "Html418" && name != "Forbidden200" {
-					p.told(reason)
+					p.awaitProblem(reason)
 				}
 				if !p.printed("SYNCED") {
 					p.synced()
@@ -226,7 +227,7 @@ func TestBlackboxOddAnswers(t *testing.T) {
 			for name, answer := range ofLists {
 				if name == "Circles" && where != "Page" || name == "Tail" && where == "Probe" ||
 					name == "Secrets" && where == "List" {
-					// that is no circle; a probe has read enough; nothing tells that the first list is of another kind
+					// Only a later page repeats its token. A probe reads no tail. The first list may have any kind.
 					continue
 				}
 				play(name, answer, "ProtocolError")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// without waits for the client to leave, without a word.
+// without sends nothing until the client leaves.
 func (s *wire) without(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-r.Context().Done():
@@ -22,15 +22,14 @@ func (s *wire) without(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestBlackboxHalfDead has requests that are accepted and come to nothing. Each is repaired, and a STATUS says what it
-// was.
+// TestBlackboxHalfDead accepts requests and leaves them unfinished. Each is repaired, and a STATUS names the problem.
 func TestBlackboxHalfDead(t *testing.T) {
 	t.Parallel()
 	half := frame("MODIFIED", wireConfigMap("a/one", "5000", "u", "never"))
 	half = half[:len(half)/2]
 	ways := map[string]struct {
 		answer  func(s *wire) http.HandlerFunc
-		reasons map[string]string // by place; "" elsewhere
+		reasons map[string]string // by place; "" for all others
 	}{
 		"NoAnswer": {func(s *wire) http.HandlerFunc { return s.without }, map[string]string{"": "Stalled"}},
 		"HeaderOnly": {func(s *wire) http.HandlerFunc {
@@ -73,7 +72,7 @@ func TestBlackboxHalfDead(t *testing.T) {
 		"Breaks": {func(*wire) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = fmt.Fprint(w, half)
-				_ = http.NewResponseController(w).Flush() // it breaks
+				_ = http.NewResponseController(w).Flush() // the connection may be broken
 				panic(http.ErrAbortHandler)
 			}
 		}, map[string]string{"Initial": "Disconnected", "Resume": "Disconnected"}},
@@ -98,7 +97,7 @@ func TestBlackboxHalfDead(t *testing.T) {
 				reason = way.reasons[""]
 			}
 			if reason == "" || name == "MiddleOfFrame" && (where == "List" || where == "Page" || where == "Probe") {
-				continue // half a frame is half a list of nothing
+				continue // half a frame in an empty list is an empty list
 			}
 			t.Run(name+"/"+where, func(t *testing.T) {
 				t.Parallel()
@@ -108,7 +107,7 @@ func TestBlackboxHalfDead(t *testing.T) {
 				}
 				s.take = first(1, place.is, way.answer(s))
 				flags := slices.Clone(place.flags)
-				switch { // patience is short only where it is to end
+				switch { // patience is short only if it must run out
 				case reason != "Stalled" && reason != "Silent":
 				case where == "Resume":
 					flags = append(flags, "--silence-budget", "300ms")
@@ -122,7 +121,7 @@ func TestBlackboxHalfDead(t *testing.T) {
 					p.synced()
 					s.put("a/one", "second")
 				}
-				p.told(reason)
+				p.awaitProblem(reason)
 				s.remove("b/three")
 				p.agrees(s)
 				p.watches()
@@ -132,8 +131,8 @@ func TestBlackboxHalfDead(t *testing.T) {
 	}
 }
 
-// TestBlackboxStuckFrame has an event whose last bytes never arrive, as behind a proxy that drops it. A list
-// brings its content.
+// TestBlackboxStuckFrame sends an event without its last bytes, like a proxy that drops them. A list delivers its
+// content.
 func TestBlackboxStuckFrame(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -150,7 +149,7 @@ func TestBlackboxStuckFrame(t *testing.T) {
 	p.synced()
 	s.put("a/one", "second")
 	p.agrees(s)
-	p.told("Stalled")
+	p.awaitProblem("Stalled")
 	p.watches()
 	p.finish()
 	if n := s.relists(); n != 1 {
@@ -158,7 +157,7 @@ func TestBlackboxStuckFrame(t *testing.T) {
 	}
 }
 
-// hole is a proxy to a server on which connections die silently: it accepts all bytes and returns none.
+// hole is a proxy to a server on which connections fail silently: it accepts all bytes and returns none.
 type hole struct {
 	listener net.Listener
 	to       string
@@ -178,7 +177,7 @@ func newHole(t *testing.T, to string) *hole {
 	h := &hole{listener: listener, to: to}
 	h.running.Go(h.serve)
 	t.Cleanup(func() {
-		_ = listener.Close() // that it is closed is all that counts
+		_ = listener.Close() // only the end of the listener matters
 		h.mu.Lock()
 		for _, c := range h.conns {
 			_ = c.Close()
@@ -227,7 +226,7 @@ func pass(to io.Writer, from io.Reader, dead *atomic.Bool) {
 	}
 }
 
-// kill makes all connections dead; new ones live.
+// kill makes all connections fail silently; new ones work.
 func (h *hole) kill() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,8 +235,8 @@ func (h *hole) kill() {
 	}
 }
 
-// TestBlackboxBlackHole loses its connections without a sign, over HTTP/1.1 and over HTTP/2, where the ping is not
-// answered either.
+// TestBlackboxBlackHole makes connections fail silently, with HTTP/1.1, and with HTTP/2, where pings are not answered
+// either.
 func TestBlackboxBlackHole(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -259,10 +258,10 @@ func TestBlackboxBlackHole(t *testing.T) {
 			p.watches()
 			h.kill()
 			s.put("a/one", "second")
-			told := func(l printed) bool {
+			reported := func(l printed) bool {
 				return l.kind == "STATUS" && (l.reason == "Stalled" || l.reason == "Silent") && l.text("message") != ""
 			}
-			p.await("STATUS Stalled or Silent", told)
+			p.await("STATUS Stalled or Silent", reported)
 			p.agrees(s)
 			p.watches()
 			p.finish()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// oddItems are what a list or a watch may have in the place of an object.
+// oddItems has invalid values in the place of an object of a list or a watch.
 var oddItems = map[string]string{
 	"Null": `null`, "Number": `17`, "Text": `"text"`, "Array": `[{"metadata":{"name":"x"}}]`, "True": `true`,
 	"Empty": `{}`, "NullMetadata": `{"kind":"ConfigMap","metadata":null}`, "EmptyMetadata": `{"metadata":{}}`,
@@ -23,8 +23,8 @@ var oddItems = map[string]string{
 		`"resourceVersion":"7"}}`,
 }
 
-// TestBlackboxOddItems has one thing among the objects that is none, at each place of a list, of initial events and of
-// a watch. All others arrive, the condition says that something does not, and nothing is asked for again and again.
+// TestBlackboxOddItems puts one invalid item among the objects, at each place of a list, of initial events and of a
+// watch. All other objects arrive, the condition reports the invalid one, and requests are not repeated endlessly.
 func TestBlackboxOddItems(t *testing.T) {
 	t.Parallel()
 	among := func(s *wire, item string, at int) []string {
@@ -109,15 +109,15 @@ func TestBlackboxOddItems(t *testing.T) {
 					p.agrees(s)
 					p.watches()
 					p.finish()
-					told := func(l printed) bool {
+					reported := func(l printed) bool {
 						if strings.HasPrefix(way, "List") {
 							return l.reason == "Watching" && strings.Contains(l.text("message"), "could not be read")
 						}
 						return l.kind == "QUARANTINED" || l.reason == "ProtocolError" && l.text("message") != "" ||
 							l.reason == "ServerError"
 					}
-					if !slices.ContainsFunc(p.all, told) {
-						t.Errorf("the condition does not tell: %v", p.all)
+					if !slices.ContainsFunc(p.all, reported) {
+						t.Errorf("the condition does not report it: %v", p.all)
 					}
 					if n := len(s.requests); n > 16 {
 						t.Errorf("%d requests", n)
@@ -128,8 +128,8 @@ func TestBlackboxOddItems(t *testing.T) {
 	}
 }
 
-// TestBlackboxTwins has one key several times in a list, with one uid or with two, in both orders, within a page and
-// across pages: the newest is there, and nothing else ever was.
+// TestBlackboxTwins repeats a key in a list, with one uid or two, in both orders, within and across pages. Only the
+// newest state is ever shown.
 func TestBlackboxTwins(t *testing.T) {
 	t.Parallel()
 	older, newer := wireConfigMap("a/twin", "900", "uid-1", "older"), wireConfigMap("a/twin", "950", "uid-1", "newer")
@@ -163,7 +163,7 @@ func TestBlackboxTwins(t *testing.T) {
 					page, next := strings.Join(items, ","), ""
 					if way == "Pages" {
 						var n int
-						_, _ = fmt.Sscan(r.query.Get("continue"), &n) // 0 if there is none
+						_, _ = fmt.Sscan(r.query.Get("continue"), &n) // n stays 0 without it
 						page = items[n]
 						if n++; n < len(items) {
 							next = fmt.Sprint(n)
@@ -187,19 +187,19 @@ func TestBlackboxTwins(t *testing.T) {
 				check := func() {
 					t.Helper()
 					if got := p.state["a/twin"].value(); got != "newer" {
-						t.Errorf("it is the %s one: %v", got, p.state["a/twin"])
+						t.Errorf("it is the %s object: %v", got, p.state["a/twin"])
 					}
 				}
 				check()
 				lists := s.relists()
-				expire.Store(true) // and listed again over what is known
+				expire.Store(true) // and list again over the known objects
 				p.until("listed again", func() bool { return s.relists() > lists })
 				s.put("z/marker", "first")
 				p.event("ADDED", "z/marker")
 				check()
 				p.finish()
 				if p.printed("MODIFIED") || p.countOf("DELETED") > 0 || p.countOf("ADDED") > 3 {
-					t.Errorf("more than the newest one was there: %v", p.all)
+					t.Errorf("another state than the newest one was shown: %v", p.all)
 				}
 			})
 		}

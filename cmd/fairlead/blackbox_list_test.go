@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// first answers the first n requests that are meant, and leaves the others to the server.
+// first answers the first n matching requests, and leaves all others to the server.
 func first(
 	n int32, meant func(*wireRequest) bool, answer http.HandlerFunc,
 ) func(http.ResponseWriter, *wireRequest) bool {
@@ -36,8 +36,8 @@ func refusing(code int, reason string) http.HandlerFunc {
 
 const always = 1 << 30
 
-// TestBlackboxList disturbs the first list as servers and proxies do. In the end all objects are shown, each one
-// once, and no other object.
+// TestBlackboxList disturbs the first list as servers and proxies do. At the end all objects are shown once, and no
+// others.
 func TestBlackboxList(t *testing.T) {
 	t.Parallel()
 	initial, list := (*wireRequest).initial, (*wireRequest).list
@@ -49,7 +49,7 @@ func TestBlackboxList(t *testing.T) {
 		reason  string
 		take    func(s *wire) func(http.ResponseWriter, *wireRequest) bool
 		flags   []string
-		status  string // that must have been there before SYNCED, with a message that contains …
+		status  string // a STATUS before SYNCED whose message contains this
 		message string
 		check   func(t *testing.T, s *wire)
 	}{
@@ -59,7 +59,7 @@ func TestBlackboxList(t *testing.T) {
 			}
 		}},
 		"Refused422": {
-			reason: "The feature is off: pages instead.", take: noInitial, flags: []string{"--page-size", "2"},
+			reason: "Without the feature the program reads pages.", take: noInitial, flags: []string{"--page-size", "2"},
 			check: func(t *testing.T, s *wire) {
 				if n := s.count(later); n != 1 {
 					t.Errorf("%d later pages, want 1", n)
@@ -78,7 +78,7 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"NoWatchList": {
-			reason: "The flag says so.", flags: []string{"--no-watch-list"},
+			reason: "The flag disables initial events.", flags: []string{"--no-watch-list"},
 			check: func(t *testing.T, s *wire) {
 				if n := s.count(initial); n != 0 {
 					t.Errorf("%d requests for initial events", n)
@@ -86,7 +86,7 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"Ignored": {
-			reason: "An old server takes it for a watch without version, and never ends the initial events.",
+			reason: "An old server treats it as a watch without a version, and never ends the initial events.",
 			flags:  []string{"--list-progress-timeout", "300ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return func(w http.ResponseWriter, r *wireRequest) bool {
@@ -101,7 +101,7 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"IgnoredInSilence": {
-			reason: "An old server without any change may never send a word.",
+			reason: "An old server without changes may never send anything.",
 			flags:  []string{"--list-progress-timeout", "300ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return func(w http.ResponseWriter, r *wireRequest) bool {
@@ -127,7 +127,7 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"InitialCut": {
-			reason: "Initial events that end early are no list.",
+			reason: "Initial events that end early are not a complete list.",
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(always, initial, body(frame("ADDED", wireConfigMap("x/ghost", "7", "u", ""))))
 			},
@@ -158,13 +158,13 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"TokenExpires": {
-			reason: "The list begins anew.", flags: []string{"--page-size", "1", "--no-watch-list"},
+			reason: "The list starts again.", flags: []string{"--page-size", "1", "--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(2, later, refusing(410, "Expired"))
 			},
 		},
 		"TokenAlwaysExpires": {
-			reason: "At last it is listed as a whole; the inconsistent token is no snapshot.",
+			reason: "At last it is listed without pages; the inconsistent token gives no snapshot.",
 			flags:  []string{"--page-size", "1", "--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(always, later, func(w http.ResponseWriter, _ *http.Request) {
@@ -194,7 +194,7 @@ func TestBlackboxList(t *testing.T) {
 			}, message: "text/html",
 		},
 		"Table": {
-			reason: "A Table is not what was asked for.", status: "ProtocolError", flags: []string{"--no-watch-list"},
+			reason: "A Table is not the requested list.", status: "ProtocolError", flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list,
 					body(
@@ -212,13 +212,13 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"OneObject": {
-			reason: "One object is no list.", status: "ProtocolError", flags: []string{"--no-watch-list"},
+			reason: "A single object is not a list.", status: "ProtocolError", flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list, body(wireConfigMap("x/ghost", "7", "u", "")))
 			},
 		},
 		"StatusWith200": {
-			reason: "A Status with HTTP status 200 is a refusal all the same.", status: "ServerError",
+			reason: "A Status is a refusal even with HTTP status 200.", status: "ServerError",
 			flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list, body(wireStatus(500, "InternalError", "")))
@@ -233,7 +233,7 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"SecondPageCut": {
-			reason: "Nothing of a list that is not complete is applied.", flags: []string{
+			reason: "No part of an incomplete list is applied.", flags: []string{
 				"--no-watch-list",
 				"--page-size", "1",
 			},
@@ -279,7 +279,7 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"Stalled": {
-			reason: "A list that makes no progress is given up.", status: "Stalled",
+			reason: "A list without progress is canceled.", status: "Stalled",
 			flags: []string{"--no-watch-list", "--list-progress-timeout", "200ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, r *http.Request) {
@@ -301,7 +301,7 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"Slow": {
-			reason: "A list that makes progress has all the time.",
+			reason: "A list with progress has no time limit.",
 			flags:  []string{"--no-watch-list", "--list-progress-timeout", "5s"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
@@ -313,7 +313,7 @@ func TestBlackboxList(t *testing.T) {
 					for i := 0; i < len(text); i += 40 {
 						_, _ = fmt.Fprint(w, text[i:min(len(text), i+40)])
 						w.(http.Flusher).Flush()
-						pause(s, 400*time.Millisecond) // much less than the timeout, and more in all
+						pause(s, 400*time.Millisecond) // much less than the timeout each time, but more in total
 					}
 				})
 			},
@@ -338,7 +338,7 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"Duplicates": {
-			reason: "Pages that overlap name an object twice.", flags: []string{"--no-watch-list"},
+			reason: "Overlapping pages contain an object twice.", flags: []string{"--no-watch-list"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
 					one, two, three := s.objects["a/one"].raw, s.objects["a/two"].raw, s.objects["b/three"].raw
@@ -394,7 +394,7 @@ func TestBlackboxList(t *testing.T) {
 	}
 }
 
-// pause is how servers take their time.
+// pause delays an answer, as slow servers do.
 func pause(s *wire, d time.Duration) {
 	select {
 	case <-time.After(d):

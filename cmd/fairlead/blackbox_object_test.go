@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestBlackboxObjects sends objects of unusual form, in a list, as initial events and as changes, and expects them back
-// as they were.
+// TestBlackboxObjects sends objects of unusual form, in a list, as initial events and as changes. The program prints
+// them unchanged.
 func TestBlackboxObjects(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -29,7 +29,7 @@ func TestBlackboxObjects(t *testing.T) {
 				`"data":{"k\"\\\n":"\u0000\u2028"}}`,
 		},
 		"Spaces": {
-			"So may there be space anywhere.",
+			"White space may be anywhere.",
 			" {\t\"kind\" : \"ConfigMap\" ,\r \"apiVersion\":\"v1\", \"metadata\" :  { \"name\" : \"x\" , " +
 				"\"namespace\" : \"a\" , \"uid\":\"u\",\"resourceVersion\" : \"%[1]s\" } , \"data\" : { } } ",
 		},
@@ -185,7 +185,7 @@ func TestBlackboxHuge(t *testing.T) {
 	p.finish()
 }
 
-// TestBlackboxPoison has objects that cannot be read among good ones, and then makes them good.
+// TestBlackboxPoison puts unreadable objects among good ones, and then repairs them.
 func TestBlackboxPoison(t *testing.T) {
 	t.Parallel()
 	metadata := `"namespace":"a","uid":"bad-uid","resourceVersion":"%s"`
@@ -213,7 +213,7 @@ func TestBlackboxPoison(t *testing.T) {
 			"a/bad", false,
 		},
 		"Malformed": {
-			"Something that is no JSON.", `{"metadata":{"name":"bad",` + metadata + `},"data":{"a":nope}}`, "a/bad",
+			"A value that is not JSON.", `{"metadata":{"name":"bad",` + metadata + `},"data":{"a":nope}}`, "a/bad",
 			true,
 		},
 	}
@@ -254,7 +254,7 @@ func TestBlackboxPoison(t *testing.T) {
 	}
 }
 
-// TestBlackboxPoisonKnown poisons an object that was shown before: its known state stays.
+// TestBlackboxPoisonKnown makes a known object unreadable: its known state stays.
 func TestBlackboxPoisonKnown(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
-// TestBlackboxLines holds every kind of line to the members that the page shows, and to no other.
+// TestBlackboxLines: every kind of line has the members that the documentation lists, and no others.
 func TestBlackboxLines(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -75,8 +75,8 @@ func TestBlackboxLines(t *testing.T) {
 	}
 }
 
-// TestBlackboxStopped interrupts it at any time, while events are printed too: each scope says that it has stopped,
-// after everything else.
+// TestBlackboxStopped interrupts the program at any time, even while it prints events. As its last line, each scope
+// reports that it has stopped.
 func TestBlackboxStopped(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -101,12 +101,12 @@ func TestBlackboxStopped(t *testing.T) {
 			}
 		}
 		if stopped != 2 {
-			t.Fatalf("the last lines are not of two scopes that stopped: %q", lines[max(0, len(lines)-3):])
+			t.Fatalf("the last lines are not those of two stopped scopes: %q", lines[max(0, len(lines)-3):])
 		}
 	}
 }
 
-// firstWrite calls then in the midst of a write, after some.
+// firstWrite calls then in the middle of a write, after some writes.
 type firstWrite struct {
 	w      io.Writer
 	then   func()
@@ -126,7 +126,7 @@ func TestBlackboxStale(t *testing.T) {
 	s := newWire(t)
 	s.put("a/one", "first")
 	var away atomic.Int32
-	var back atomic.Pointer[time.Time] // the first request that it answered again
+	var back atomic.Pointer[time.Time] // the first request answered after the outage
 	drop := make(chan struct{})
 	s.take = func(w http.ResponseWriter, r *wireRequest) bool {
 		switch {
@@ -158,14 +158,14 @@ func TestBlackboxStale(t *testing.T) {
 		away.Store(int32(phase) + 2)
 		now := p.status(reason).number("staleSeconds")
 		if now < last+0.29 {
-			t.Errorf("staleSeconds went from %v to %v in 0.3s without a word of the server", last, now)
+			t.Errorf("staleSeconds went from %v to %v in 0.3s without an answer of the server", last, now)
 		}
 		last = now
 	}
 	away.Store(4)
 	l := p.status("Watching")
 	if bound := time.Since(*back.Load()).Seconds(); l.number("staleSeconds") > bound {
-		t.Errorf("the server has answered %.3fs ago: %v", bound, l)
+		t.Errorf("the last answer of the server is %.3fs old: %v", bound, l)
 	}
 	p.finish()
 }
@@ -204,7 +204,7 @@ func TestBlackboxScopes(t *testing.T) {
 		t.Errorf("%d SYNCED", n)
 	}
 	if _, is := p.state["c/three"]; is {
-		t.Error("an object of a namespace that was not asked for")
+		t.Error("an object of a namespace that is not watched")
 	}
 	recovered := false
 	for _, l := range p.all {
@@ -215,8 +215,8 @@ func TestBlackboxScopes(t *testing.T) {
 	}
 }
 
-// printedAs runs a watch in a format over two objects, of which the second comes later, and returns what it prints. A
-// watch that shows objects ends when it has shown the second one, any other after a time.
+// printedAs runs a watch in a format over two objects, of which the second is created later, and returns its output. A
+// watch that shows objects ends after the second one, any other after wait.
 func printedAs(t *testing.T, format string, shows bool, wait time.Duration) (out, errs *testlog.Book) {
 	t.Helper()
 	s := newWire(t)
@@ -254,7 +254,7 @@ func TestBlackboxFormats(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		format   string
-		out, err []string // that must be there
+		out, err []string // required parts
 	}{
 		"Name": {"name", []string{"configmaps/a/one\n", "configmaps/a/two\n"}, []string{"Watching", "2 objects"}},
 		"Table": {
@@ -270,7 +270,7 @@ func TestBlackboxFormats(t *testing.T) {
 			var out, errs *testlog.Book
 			for wait := 50 * time.Millisecond; ; wait *= 2 {
 				out, errs = printedAs(t, tc.format, tc.out != nil, wait)
-				// A watch that prints nothing does not tell when it has seen the second object.
+				// A watch that prints nothing does not show when it has seen the second object.
 				if tc.out != nil || strings.Contains(errs.String(), "2 objects") || wait > 5*time.Second {
 					break
 				}
@@ -292,7 +292,7 @@ func TestBlackboxFormats(t *testing.T) {
 	}
 }
 
-// TestBlackboxUnreachable waits for a server that is not there yet.
+// TestBlackboxUnreachable waits for a server that does not listen yet.
 func TestBlackboxUnreachable(t *testing.T) {
 	t.Parallel()
 	address, listen := reserve(t)
@@ -365,7 +365,7 @@ func TestBlackboxToken(t *testing.T) {
 	p.finish()
 }
 
-// TestBlackboxMistakes are flags that cannot be meant: one line, and exit code 2.
+// TestBlackboxMistakes: invalid flags give one line, and exit code 2.
 func TestBlackboxMistakes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -419,7 +419,7 @@ func TestBlackboxMistakes(t *testing.T) {
 	}
 }
 
-// failing takes n writes.
+// failing accepts n writes.
 type failing struct{ left int }
 
 func (f *failing) Write(p []byte) (int, error) {
@@ -429,7 +429,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestBlackboxFullDisk ends when what it prints cannot be written, even if that is a status.
+// TestBlackboxFullDisk: the program ends when it cannot write its output, even a status.
 func TestBlackboxFullDisk(t *testing.T) {
 	t.Parallel()
 	for n := range 2 {

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// TestBlackboxSignals ends the real program by a signal, whatever has become of its input and output.
+// TestBlackboxSignals ends the real program by a signal, in any state of its input and output.
 func TestBlackboxSignals(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -27,9 +27,9 @@ func TestBlackboxSignals(t *testing.T) {
 		signal os.Signal
 		stuck  bool // its output is not read
 	}{
-		"Interrupt": {"SIGINT is how people end it.", os.Interrupt, false},
-		"Terminate": {"SIGTERM is how machines end it.", syscall.SIGTERM, false},
-		"Stuck":     {"A reader that has stopped must not keep it.", syscall.SIGTERM, true},
+		"Interrupt": {"Users end it by SIGINT.", os.Interrupt, false},
+		"Terminate": {"Process managers end it by SIGTERM.", syscall.SIGTERM, false},
+		"Stuck":     {"A reader that has stopped does not keep it running.", syscall.SIGTERM, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestBlackboxSignals(t *testing.T) {
 				line, err := lines.ReadString('\n')
 				if err != nil {
 					_ = cmd.Process.Kill()
-					ended := cmd.Wait() // before that errs is being written
+					ended := cmd.Wait() // before that, errs is still written
 					t.Fatal(err, ended, errs.String())
 				}
 				if strings.Contains(line, `"SYNCED"`) {
@@ -82,7 +82,7 @@ func TestBlackboxSignals(t *testing.T) {
 	}
 }
 
-// TestBlackboxBrokenPipe ends the real program when its reader has gone, as head does.
+// TestBlackboxBrokenPipe: the real program ends when its reader has gone, as with head.
 func TestBlackboxBrokenPipe(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -115,12 +115,12 @@ func TestBlackboxBrokenPipe(t *testing.T) {
 			s.put("a/one", fmt.Sprint(i))
 		case <-over:
 			_ = cmd.Process.Kill()
-			t.Fatal("it goes on although nobody reads")
+			t.Fatal("it continues without a reader")
 		}
 	}
 }
 
-// TestBlackboxTLS trusts a private authority if the flag names it, and reports it otherwise.
+// TestBlackboxTLS: the program trusts a private authority that the flag names, and otherwise reports the failure.
 func TestBlackboxTLS(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -148,7 +148,7 @@ func TestBlackboxTLS(t *testing.T) {
 
 	cmd := exec.CommandContext(t.Context(), "fairlead", "watch", watchConfigMaps, "-A", "--server", server.URL, "-o",
 		"json")
-	// A kubeconfig that names an authority goes before SSL_CERT_FILE.
+	// The authority of a kubeconfig takes precedence over SSL_CERT_FILE.
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+authority, "KUBECONFIG="+filepath.Join(t.TempDir(), "none"))
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
-// program is fairlead watch -o json while it runs. Every line is held to the rules of the stream as it is read.
+// program is a running fairlead watch -o json. Every line is checked against the rules of the stream when it is read.
 type program struct {
 	t     *testing.T
 	lines chan printed
 	all   []printed
-	state map[string]printed // what the events add up to
+	state map[string]printed // result of the events
 	stop  context.CancelFunc
 	ended chan int
 	errs  *testlog.Book
 	limit context.Context
 }
 
-// printed is one line: the members as they were printed, and those that tests ask for most.
+// printed is one line: its members as printed, and the most used ones decoded.
 type printed struct {
 	members         map[string]json.RawMessage
 	kind, key, uid  string
@@ -68,7 +68,7 @@ func (l printed) String() string {
 	return b.String()
 }
 
-// startProgram runs fairlead watch of all config maps with short waits; later flags win.
+// startProgram runs fairlead watch of all config maps with short waits. flags override the defaults.
 func startProgram(t *testing.T, server string, flags ...string) *program {
 	t.Helper()
 	args := []string{
@@ -125,13 +125,13 @@ func (p *program) read(r io.Reader) {
 	}
 }
 
-// fold adds an event to the state and checks that it follows from the ones before.
+// fold applies an event to the state and checks that it follows from the previous ones.
 func (p *program) fold(l printed) {
 	was, known := p.state[l.key]
 	switch l.kind {
 	case "ADDED":
 		if known {
-			p.t.Errorf("ADDED of an object that is there: %v", l)
+			p.t.Errorf("ADDED of an object that is shown: %v", l)
 		}
 		p.state[l.key] = l
 	case "MODIFIED":
@@ -140,7 +140,7 @@ func (p *program) fold(l printed) {
 		}
 		old, _ := strconv.Atoi(was.version)
 		if now, err := strconv.Atoi(l.version); err == nil && now <= old && !p.printed("EPOCH") {
-			p.t.Errorf("version goes down from %d: %v", old, l)
+			p.t.Errorf("the version decreases from %d: %v", old, l)
 		}
 		p.state[l.key] = l
 	case "DELETED":
@@ -162,7 +162,7 @@ func (p *program) countOf(kind string) (n int) {
 	return n
 }
 
-// await reads until a line is as wanted.
+// await reads until a line matches.
 func (p *program) await(what string, ok func(printed) bool) printed {
 	p.t.Helper()
 	for {
@@ -192,7 +192,7 @@ func (p *program) synced() printed {
 	return p.await("SYNCED", func(l printed) bool { return l.kind == "SYNCED" })
 }
 
-// until polls a condition that only the server can answer.
+// until polls a condition that only the server can check.
 func (p *program) until(what string, holds func() bool) {
 	p.t.Helper()
 	until(p.limit, p.t, what, holds)
@@ -225,7 +225,7 @@ func (p *program) watches() {
 	p.status("Watching")
 }
 
-// degraded returns the first STATUS with a reason that says that something is wrong.
+// degraded returns the first STATUS with a reason for a problem.
 func (p *program) degraded(reason string) (printed, bool) {
 	for _, l := range p.all {
 		if l.kind == "STATUS" && l.reason == reason && l.text("phase") == "Degraded" && l.text("message") != "" {
@@ -240,7 +240,7 @@ func (p *program) status(reason string) printed {
 	return p.await("STATUS "+reason, func(l printed) bool { return l.kind == "STATUS" && l.reason == reason })
 }
 
-// agrees reads until what the events add up to is what the server has.
+// agrees reads until the result of the events equals the state of the server.
 func (p *program) agrees(s *wire) {
 	p.t.Helper()
 	s.mu.Lock()
@@ -261,7 +261,7 @@ func (p *program) agrees(s *wire) {
 	}
 }
 
-// finish interrupts the program and expects it to end well.
+// finish interrupts the program and expects a successful end.
 func (p *program) finish() {
 	p.t.Helper()
 	p.stop()
@@ -274,8 +274,8 @@ func (p *program) finish() {
 	}
 }
 
-// told reads until there has been a STATUS with a reason, and expects it to say what is wrong.
-func (p *program) told(reason string) {
+// awaitProblem reads until a STATUS has a reason, and expects a message about the problem.
+func (p *program) awaitProblem(reason string) {
 	p.t.Helper()
 	is := func(l printed) bool { return l.kind == "STATUS" && l.reason == reason }
 	if !slices.ContainsFunc(p.all, is) {
@@ -283,7 +283,7 @@ func (p *program) told(reason string) {
 	}
 	for _, l := range p.all {
 		if is(l) && (l.text("message") == "" || l.text("phase") == "Watching") {
-			p.t.Errorf("STATUS does not say what is wrong: %v", l)
+			p.t.Errorf("STATUS does not name the problem: %v", l)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func plainly(h http.HandlerFunc) func(*wire, http.ResponseWriter, *wireRequest, 
 	return func(_ *wire, w http.ResponseWriter, r *wireRequest, _ *rand.Rand) { h(w, r.http) }
 }
 
-// oddAlways may be the answer to everything.
+// oddAlways has odd answers to all requests.
 func oddAlways() map[string]oddAnswer {
 	all := map[string]oddAnswer{
 		"drop":   {true, func(_ *wire, w http.ResponseWriter, _ *wireRequest, _ *rand.Rand) { cutOff(w) }},
@@ -71,10 +71,10 @@ func oddAlways() map[string]oddAnswer {
 	return all
 }
 
-// oddLists may be the answer to a list: right ones in an odd form, and wrong ones that cannot be taken for right.
+// oddLists has odd answers to a list: valid ones in an odd form, and invalid ones that are recognizable.
 func oddLists() map[string]oddAnswer {
 	lists := oddAlways()
-	// with answers with the content of the server, changed.
+	// with answers with the server's content after a change.
 	with := func(change func(items []wireObject, version int, rnd *rand.Rand) (raw []string, at int)) func(
 		*wire, http.ResponseWriter, *wireRequest, *rand.Rand,
 	) {
@@ -123,7 +123,7 @@ func oddLists() map[string]oddAnswer {
 	return lists
 }
 
-// oddWatches may be the answer to a watch. Each may begin with what is right.
+// oddWatches has odd answers to a watch. Each may start with valid events.
 func oddWatches() map[string]oddAnswer {
 	watches := map[string]oddAnswer{}
 	for name, odd := range oddAlways() {
@@ -175,7 +175,7 @@ func oddWatches() map[string]oddAnswer {
 	return watches
 }
 
-// begin sends what a watch begins with, without its end.
+// begin sends the first part of a watch, and leaves it open.
 func (s *wire) begin(w http.ResponseWriter, r *wireRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *wire) begin(w http.ResponseWriter, r *wireRequest) {
 		}
 		return
 	}
-	from, _ := strconv.Atoi(r.query.Get("resourceVersion")) // none is 0
+	from, _ := strconv.Atoi(r.query.Get("resourceVersion")) // a missing version is 0
 	for _, c := range s.history {
 		if c.version > from {
 			_, _ = fmt.Fprint(w, frame(c.kind, c.raw))
@@ -193,7 +193,7 @@ func (s *wire) begin(w http.ResponseWriter, r *wireRequest) {
 	}
 }
 
-// TestBlackboxRandom has a server that answers at random for a while, and then correctly. Afterwards the program has
+// TestBlackboxRandom runs a server that answers at random for a while, and then correctly. Afterwards the program has
 // the state of the server and reports that it watches. It has reported the failures and sent few requests.
 func TestBlackboxRandom(t *testing.T) {
 	t.Parallel()
@@ -235,7 +235,7 @@ func mad(t *testing.T, n uint64) {
 		odd := kinds[kind][name]
 		odd.play(s, w, r, choice)
 		if odd.loud && !r.initial() && !sane.Load() && r.http.Context().Err() == nil {
-			loud.Store(true) // a server may have no initial events, so a refusal of those says nothing
+			loud.Store(true) // initial events are optional, so a refusal of them is no error
 		}
 		return true
 	}
@@ -281,11 +281,11 @@ func mad(t *testing.T, n uint64) {
 	if most := 60 + int(took/(12*time.Millisecond)); requests > most {
 		t.Errorf("%d requests in %v", requests, took)
 	}
-	told := func(l printed) bool {
+	reported := func(l printed) bool {
 		return l.kind == "QUARANTINED" || l.kind == "STATUS" && l.reason != "Watching" && l.reason != "Listing" &&
 			l.text("message") != ""
 	}
-	if loud.Load() && !slices.ContainsFunc(p.all, told) {
-		t.Errorf("nothing says that anything was wrong: %v", p.all)
+	if loud.Load() && !slices.ContainsFunc(p.all, reported) {
+		t.Errorf("no problem is reported: %v", p.all)
 	}
 }

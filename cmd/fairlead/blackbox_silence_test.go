@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestBlackboxIdle leaves an idle server in peace.
+// TestBlackboxIdle: an idle server gets few requests.
 func TestBlackboxIdle(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -33,8 +33,8 @@ func TestBlackboxIdle(t *testing.T) {
 	p.finish()
 }
 
-// TestBlackboxElsewhere has a server whose version moves with other resources only, and which sends no bookmarks.
-func TestBlackboxElsewhere(t *testing.T) {
+// TestBlackboxOtherResources runs a server that sends no bookmarks, and whose version changes only by other resources.
+func TestBlackboxOtherResources(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
 	s.put("a/one", "first")
@@ -48,7 +48,7 @@ func TestBlackboxElsewhere(t *testing.T) {
 		s.mu.Unlock()
 	}
 	lists, watches := s.relists(), s.count((*wireRequest).watch)
-	budgets := int(time.Since(begin) / (100 * time.Millisecond)) // at least 20, and more on a busy machine
+	budgets := int(time.Since(begin) / (100 * time.Millisecond)) // at least 20, and more on a slow machine
 	if lists < 1 || lists > 6*budgets/20 {
 		t.Errorf("%d lists in %d times the silence budget; they must become rare", lists, budgets)
 	}
@@ -58,16 +58,16 @@ func TestBlackboxElsewhere(t *testing.T) {
 	p.finish()
 }
 
-// TestBlackboxDeaf has watches that are open and bring nothing.
-func TestBlackboxDeaf(t *testing.T) {
+// TestBlackboxSilentWatches keeps watches open and delivers nothing.
+func TestBlackboxSilentWatches(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		reason  string
 		deaf    int32
 		relists int
 	}{
-		"Once":   {"The watch is resumed, and that brings what was missed.", 1, 0},
-		"Always": {"A list brings it.", always, 1},
+		"Once":   {"The resumed watch delivers the missed changes.", 1, 0},
+		"Always": {"A list delivers it.", always, 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestBlackboxDeaf(t *testing.T) {
 				s.hold(w, r)
 				return true
 			}
-			p := startProgram(t, s.url, "--silence-budget", "2s") // in which a busy machine answers
+			p := startProgram(t, s.url, "--silence-budget", "2s") // long enough for the answers of a slow machine
 			p.synced()
 			s.put("a/one", "second")
 			s.remove("a/two")
@@ -97,7 +97,7 @@ func TestBlackboxDeaf(t *testing.T) {
 	}
 }
 
-// rollBack is a server restored from a backup: it has other objects and a lower version, and its watches stay silent.
+// rollBack restores the server from a backup: it has other objects and a lower version, and its watches stay silent.
 func (s *wire) rollBack(version int, objects ...wireObject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func TestBlackboxRollback(t *testing.T) {
 			var deaf atomic.Bool
 			s.take = func(w http.ResponseWriter, r *wireRequest) bool {
 				if r.watch() && deaf.Load() && r.resume() && r.query.Get("resourceVersion") > fmt.Sprint(back) {
-					s.hold(w, r) // from the future
+					s.hold(w, r) // from a version that does not exist any more
 					return true
 				}
 				return false
@@ -150,7 +150,7 @@ func TestBlackboxRollback(t *testing.T) {
 	}
 }
 
-// TestBlackboxLagging lists from a replica that lags behind, again and again: there is no travel in time.
+// TestBlackboxLagging lists from a replica that lags behind, again and again. The program never shows an older state.
 func TestBlackboxLagging(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -168,13 +168,13 @@ func TestBlackboxLagging(t *testing.T) {
 		if r.initial() && r.n == 0 {
 			_ = s.first(w, r)
 			expire.Store(true)
-			return true // and ends
+			return true // and end
 		}
 		if r.initial() {
 			refuse(w, 422, "Invalid")
 			return true
 		}
-		if r.list() && r.n%2 == 1 { // two replicas, and only one lags
+		if r.list() && r.n%2 == 1 { // two replicas, of which one lags
 			return lagging(w, r)
 		}
 		return false
@@ -188,7 +188,7 @@ func TestBlackboxLagging(t *testing.T) {
 	p.agrees(s)
 	p.finish()
 	if p.printed("EPOCH") || p.printed("DELETED") || p.printed("MODIFIED") {
-		t.Errorf("a replica that lags behind was believed: %v", p.all)
+		t.Errorf("the state of a lagging replica was shown: %v", p.all)
 	}
 }
 
@@ -199,18 +199,20 @@ func TestBlackboxGuard(t *testing.T) {
 		reason  string
 		objects int
 		left    int
-		wrong   int32 // lists that are wrong; the others are right
+		wrong   int32 // wrong lists; later ones are right
 		flags   []string
 		deleted bool
 	}{
-		"Many":       {"More than a hundred need a second list, which says otherwise.", 150, 20, 1, nil, false},
-		"Few":        {"Up to a hundred are believed.", 150, 60, 1, nil, true},
-		"Off":        {"0 believes everything.", 150, 20, 1, []string{"--bulk-delete-guard", "0"}, true},
-		"Lower":      {"The number can be chosen.", 10, 6, 1, []string{"--bulk-delete-guard", "3"}, false},
+		"Many": {
+			"The loss of more than a hundred is confirmed by a second list, which differs.", 150, 20, 1, nil, false,
+		},
+		"Few":        {"The loss of up to a hundred is accepted.", 150, 60, 1, nil, true},
+		"Off":        {"0 accepts every loss.", 150, 20, 1, []string{"--bulk-delete-guard", "0"}, true},
+		"Lower":      {"The number is configurable.", 10, 6, 1, []string{"--bulk-delete-guard", "3"}, false},
 		"Empty":      {"An empty list over known objects is confirmed.", 3, 0, 1, nil, false},
 		"EmptyOff":   {"Even then.", 3, 0, 1, []string{"--bulk-delete-guard", "0"}, false},
-		"EmptyTwice": {"Twice is believed.", 3, 0, 2, nil, true},
-		"ManyTwice":  {"Twice is believed.", 150, 20, 2, nil, true},
+		"EmptyTwice": {"A second list with the same loss is accepted.", 3, 0, 2, nil, true},
+		"ManyTwice":  {"A second list with the same loss is accepted.", 150, 20, 2, nil, true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -260,7 +262,7 @@ func TestBlackboxGuard(t *testing.T) {
 	}
 }
 
-// TestBlackboxOpaqueVersions has a server whose versions are no numbers.
+// TestBlackboxOpaqueVersions runs a server whose versions are not numbers.
 func TestBlackboxOpaqueVersions(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -302,7 +304,7 @@ func TestBlackboxOpaqueVersions(t *testing.T) {
 	p.finish()
 }
 
-// TestBlackboxUID replaces an object by another of the same name, within one event and within a list.
+// TestBlackboxUID replaces an object by another one of the same name, in one event and in one list.
 func TestBlackboxUID(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -319,7 +321,7 @@ func TestBlackboxUID(t *testing.T) {
 	p.synced()
 	again("other-1")
 	if l := p.event("DELETED", "a/one"); l.uid == "other-1" {
-		t.Errorf("the old one is gone, not the new: %v", l)
+		t.Errorf("the old object is deleted, not the new one: %v", l)
 	}
 	if l := p.event("ADDED", "a/one"); l.uid != "other-1" || l.members["initial"] != nil {
 		t.Errorf("the new one: %v", l)

@@ -11,18 +11,18 @@ import (
 
 func (r *wireRequest) resume() bool { return r.watch() && !r.initial() }
 
-// relists counts the requests for the whole content after the first.
+// relists counts the requests for the whole content after the first one.
 func (s *wire) relists() int {
 	return s.count(func(r *wireRequest) bool {
 		return r.initial() || r.list() && !r.probe() && !r.query.Has("continue")
 	}) - 1
 }
 
-// expiry is a history that is gone once it is true: no watch is resumed until the whole content is asked for again. One
-// refusal is not enough, since the program may have given up that request when its watch had lasted long enough.
+// expiry makes a history expire. While it is true, no watch resumes until the whole content is requested again. One
+// refusal is not enough, since the program may have canceled that request at the end of its watch.
 type expiry struct{ atomic.Bool }
 
-// refuses answers a request that needs the history, while that is gone.
+// refuses answers a request that needs the expired history.
 func (x *expiry) refuses(w http.ResponseWriter, r *wireRequest) bool {
 	switch {
 	case r.resume() && x.Load():
@@ -42,14 +42,14 @@ func cutOff(w http.ResponseWriter) {
 	}
 }
 
-// TestBlackboxWatch ends the first watch as soon as there is something to lose, meets the next ones with what servers
-// and proxies do, and expects the same state on both sides, from as many lists as are needed and not one more.
+// TestBlackboxWatch ends the first watch as soon as changes can be lost. It answers the next ones as servers and
+// proxies do. Both sides end with the same state, with no more lists than needed.
 func TestBlackboxWatch(t *testing.T) {
 	t.Parallel()
 	resume := (*wireRequest).resume
 	tests := map[string]struct {
 		reason  string
-		resumed func(s *wire) func(w http.ResponseWriter, r *wireRequest) bool // meets the watches after the first
+		resumed func(s *wire) func(w http.ResponseWriter, r *wireRequest) bool // answers the watches after the first
 		compact bool
 		relists int // at most
 		fewest  int
@@ -63,7 +63,7 @@ func TestBlackboxWatch(t *testing.T) {
 			resumed: errorOnce(wireStatus(410, "Expired", "")),
 		},
 		"GoneReason": {
-			reason: "Some servers say Gone.", relists: 1, fewest: 1,
+			reason: "Some servers use the reason Gone.", relists: 1, fewest: 1,
 			resumed: errorOnce(wireStatus(410, "Gone", "")),
 		},
 		"ExpiredAlways": {
@@ -79,7 +79,7 @@ func TestBlackboxWatch(t *testing.T) {
 				`,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`)),
 		},
 		"Busy": {
-			reason: "429 waits as told and keeps the version.", status: "TooManyRequests",
+			reason: "429 waits for Retry-After and keeps the version.", status: "TooManyRequests",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, resume, func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Retry-After", "1")
@@ -96,7 +96,7 @@ func TestBlackboxWatch(t *testing.T) {
 			resumed: errorOnce(wireStatus(500, "InternalError", "")),
 		},
 		"StoreReadError": {
-			reason: "What could not be read may be gone: a list.", relists: 1, fewest: 1,
+			reason: "An unreadable object may be deleted: a list.", relists: 1, fewest: 1,
 			resumed: errorOnce(wireStatus(500, "StoreReadError", "")),
 		},
 		"InternalErrors": {
@@ -110,7 +110,7 @@ func TestBlackboxWatch(t *testing.T) {
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(2, resume, body("")) },
 		},
 		"EndsThrice": {
-			reason: "The third time the version is taken for stale.", relists: 1, fewest: 1,
+			reason: "The third time the version counts as expired.", relists: 1, fewest: 1,
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(3, resume, body("")) },
 		},
 		"BadGateway": {
@@ -134,14 +134,14 @@ func TestBlackboxWatch(t *testing.T) {
 			},
 		},
 		"Removed": {
-			reason: "404 while watching: what was deleted with the resource is in no later watch.", status: "NotFound",
+			reason: "404 while watching: no later watch reports objects deleted with the resource.", status: "NotFound",
 			relists: 1, fewest: 1,
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, resume, refusing(404, "NotFound"))
 			},
 		},
 		"BadRequest": {
-			reason: "A version that the server does not take: a list.", status: "ServerError", relists: 1, fewest: 1,
+			reason: "A version that the server refuses: a list.", status: "ServerError", relists: 1, fewest: 1,
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, resume, refusing(400, "BadRequest"))
 			},
@@ -158,18 +158,18 @@ func TestBlackboxWatch(t *testing.T) {
 		},
 		"ByteByByte": {reason: "Frames arrive in any fragmentation.", resumed: dribble},
 		"Replayed": {
-			reason: "What was seen already is suppressed.",
+			reason: "Known versions are suppressed.",
 			resumed: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return func(w http.ResponseWriter, r *wireRequest) bool {
 					if resume(r) {
-						s.follow(w, r, "", 0, time.Minute) // all of the history again
+						s.follow(w, r, "", 0, time.Minute) // the complete history again
 					}
 					return resume(r)
 				}
 			},
 		},
 		"StringsForNumbers": {
-			reason: "ERROR events without a code are told by their reason.", relists: 1, fewest: 1,
+			reason: "ERROR events without a code are classified by their reason.", relists: 1, fewest: 1,
 			resumed: errorOnce(
 				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired",` +
 					`"message":"too old resource version: 1 (2)"}`,
@@ -235,14 +235,14 @@ func TestBlackboxWatch(t *testing.T) {
 			for _, l := range p.all {
 				if l.kind == "DELETED" && string(l.members["inferred"]) != fmt.Sprint(tc.fewest > 0) &&
 					l.key == "b/three" {
-					t.Errorf("%s\ninferred only when a list told it: %v", tc.reason, l)
+					t.Errorf("%s\ninferred only by a list: %v", tc.reason, l)
 				}
 			}
 		})
 	}
 }
 
-// first sends the content, or nothing where it was listed, and returns.
+// first sends the content, or nothing after a list, and returns.
 func (s *wire) first(w http.ResponseWriter, r *wireRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +261,7 @@ func errorOnce(status string) func(*wire) func(http.ResponseWriter, *wireRequest
 	}
 }
 
-// lastFrame sends a frame per answer without its line end, and every second time only a part of it.
+// lastFrame sends one frame in each answer without its line end, and every second time only a part of it.
 func lastFrame(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 	var n atomic.Int32
 	return func(w http.ResponseWriter, r *wireRequest) bool {
@@ -271,7 +271,7 @@ func lastFrame(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, c := range s.history {
-			if fmt.Sprint(c.version) > r.query.Get("resourceVersion") { // of the same length
+			if fmt.Sprint(c.version) > r.query.Get("resourceVersion") { // versions have the same length
 				text := strings.TrimSpace(frame(c.kind, c.raw))
 				if n.Add(1)%2 == 1 {
 					text = text[:len(text)*2/3]
@@ -284,7 +284,7 @@ func lastFrame(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 	}
 }
 
-// dribble sends all changes byte by byte, so that characters are torn too.
+// dribble sends all changes byte by byte, and so splits characters, too.
 func dribble(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 	return func(w http.ResponseWriter, r *wireRequest) bool {
 		if !r.resume() {
@@ -324,12 +324,12 @@ func TestBlackboxTimeout(t *testing.T) {
 	}
 	for _, l := range p.all {
 		if l.kind == "STATUS" && l.text("phase") == "Degraded" {
-			t.Errorf("something is said to be wrong: %v", l)
+			t.Errorf("a problem is reported: %v", l)
 		}
 	}
 }
 
-// TestBlackboxMaxWatch meets a server that ignores timeoutSeconds.
+// TestBlackboxMaxWatch runs a server that ignores timeoutSeconds.
 func TestBlackboxMaxWatch(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

@@ -15,16 +15,15 @@ import (
 	"time"
 )
 
-// wire is an API server for config maps, written from the description of the wire and from nothing else, so that a
-// mistake which the client shares with the server of fairleadtest is found. It serves its history; a test may take over
-// requests.
+// wire is an API server for config maps, written only from the description of the protocol. So it reveals mistakes that
+// the client shares with the server of fairleadtest. It serves its history, and a test may take over requests.
 type wire struct {
 	url  string
-	take func(w http.ResponseWriter, r *wireRequest) bool // true: it has answered; set before the first request
+	take func(w http.ResponseWriter, r *wireRequest) bool // reports whether it has answered; set before the first request
 
 	mu        sync.Mutex
 	version   int
-	compacted int // history up to this version is gone
+	compacted int // the history up to this version is compacted
 	objects   map[string]wireObject
 	history   []wireChange
 	moved     chan struct{} // closed at the next change
@@ -44,9 +43,9 @@ type wireChange struct {
 	kind string
 }
 
-// wireRequest is what was asked for.
+// wireRequest is a parsed request.
 type wireRequest struct {
-	n     int // how many came before
+	n     int // number of earlier requests
 	at    time.Time
 	path  string
 	query url.Values
@@ -137,7 +136,7 @@ func (s *wire) count(is func(*wireRequest) bool) int {
 
 func wireConfigMap(key, version, uid, value string) string {
 	namespace, name, _ := strings.Cut(key, "/")
-	v, _ := json.Marshal(value) // strings always encode
+	v, _ := json.Marshal(value) // strings can always be encoded
 	return fmt.Sprintf(
 		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q},`+
 			`"data":{"value":%s}}`,
@@ -309,7 +308,7 @@ func (s *wire) follow(w http.ResponseWriter, q *wireRequest, namespace string, f
 	}
 }
 
-// hold keeps an answer open without a word until the client or the test ends it.
+// hold keeps an answer open and silent until the client or the test ends it.
 func (s *wire) hold(w http.ResponseWriter, q *wireRequest) {
 	w.(http.Flusher).Flush()
 	select {

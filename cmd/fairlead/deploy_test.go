@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/controller"
 )
 
-// TestDeployedFlags: the arguments of deploy/ are flags of this program, and a pod of deploy/ has more time to stop
-// than the controller needs with these flags.
+// TestDeployedFlags: the arguments of deploy/ are flags of this program. A pod of deploy/ has more time to stop than
+// the controller needs with these flags.
 func TestDeployedFlags(t *testing.T) {
 	t.Parallel()
 	pod := deployment(t).Spec.Template.Spec
@@ -32,7 +32,7 @@ func TestDeployedFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const afterwards = 10 * time.Second // caches, the Lease, Events
+	const afterwards = 10 * time.Second // for caches, the Lease and Events
 	need := drain + controller.StopMargin + afterwards
 	if grace := pod.TerminationGracePeriodSeconds; grace == nil || time.Duration(*grace)*time.Second <= need {
 		t.Errorf("the grace of %v seconds is not above %v", grace, need)

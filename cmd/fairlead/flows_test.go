@@ -64,7 +64,7 @@ func TestFlows(t *testing.T) {
 			"",
 		},
 		"None": {
-			"A filter that matches nothing is said to.",
+			"A filter without matches is reported.",
 			[]string{"--url", page.URL, "--key", "other"},
 			0,
 			[]string{"no fibers"},
@@ -101,7 +101,7 @@ func TestFlows(t *testing.T) {
 			"--longer must not be negative",
 		},
 		"Wrong": {
-			"Another server is named with what it said.",
+			"Another server is reported with its answer.",
 			[]string{"--url", wrong.URL},
 			cli.ExitFailure, nil,
 			"404",

@@ -18,12 +18,12 @@ import (
 	testprogram "github.com/fairlead-io/fairlead/internal/testbed/program"
 )
 
-// hanging is a server that begins no answer; arrived tells of each request.
+// hanging starts a server that never answers. arrived receives a value for each request.
 func hanging(t *testing.T) (url string, arrived chan struct{}) {
 	t.Helper()
 	arrived = make(chan struct{}, 100)
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else the end of the connection is not noticed
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice the end of the connection
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	}))
@@ -31,13 +31,13 @@ func hanging(t *testing.T) (url string, arrived chan struct{}) {
 	return s.URL, arrived
 }
 
-// interruption is the cause that a signal gives: it is a cancellation.
+// interruption is the cause of a cancellation by a signal.
 type interruption struct{}
 
 func (interruption) Error() string        { return "interrupted" }
 func (interruption) Is(target error) bool { return target == context.Canceled }
 
-// TestInterrupted interrupts commands while a server does not answer: each ends at once, and reports no failure of the
+// TestInterrupted interrupts commands while a server does not answer. Each ends at once, and reports no failure of the
 // server.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestWaitTimeout: the time that a wait may take counts from its beginning, not from the first answer.
+// TestWaitTimeout: the timeout of a wait counts from its start, not from the first answer.
 func TestWaitTimeout(t *testing.T) {
 	t.Parallel()
 	url, _ := hanging(t)
@@ -106,7 +106,7 @@ func TestWaitTimeout(t *testing.T) {
 	}
 }
 
-// A server that fails at the look-up of a name is not one that has no such resource.
+// If a server fails while a name is resolved, the error is not that the resource does not exist.
 func TestLookUpFails(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,11 +16,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/command"
 )
 
-// atOnce is how many tests run in parallel, unless the command line says another number. They wait for time nearly
-// always: a watch that has failed rests for a second, for example.
+// atOnce is the number of parallel tests, unless the command line has another one. They mostly wait, for instance a
+// second after a failed watch.
 const atOnce = "16"
 
-// TestMain has the test binary be the program, too, where it is called by that name.
+// TestMain makes the test binary the program fairlead if it is called by that name.
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", atOnce); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"fairlead": main})
 }
 
-// leakChecked fails where tests leave goroutines behind.
+// leakChecked fails if tests leave goroutines behind.
 type leakChecked struct{ m *testing.M }
 
 // Run implements testscript.TestingM.
@@ -45,7 +45,7 @@ func (l leakChecked) Run() int {
 	return 0
 }
 
-// TestExamples asserts that the help of every command that does something has an example.
+// TestExamples: the help of every command that does something has an example.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	var look func(cmd *cobra.Command)

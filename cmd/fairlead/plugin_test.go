@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 )
 
-// TestPlugin: under the name that kubectl finds it by, no help and no error tells to call it by another one.
+// TestPlugin: if kubectl calls the program as a plugin, help and errors use that name only.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	byItself := regexp.MustCompile(`(?m)(^|kubectl )\s*fairlead [a-z]`)
@@ -26,7 +26,7 @@ func TestPlugin(t *testing.T) {
 		}
 		for _, call := range byItself.FindAllString(out.String(), -1) {
 			if !strings.HasPrefix(call, "kubectl ") {
-				t.Errorf("the help of %v calls it by itself: %q", path, call)
+				t.Errorf("the help of %v names the program without kubectl: %q", path, call)
 			}
 		}
 	}

@@ -66,7 +66,7 @@ func TestShardMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			var errs testlog.Book // the member of a group and the source write to it at the same time
+			var errs testlog.Book // the member of a group and the source write to it concurrently
 			code := run(t.Context(), tc.args, strings.NewReader(""), &out, &errs)
 			lines := strings.Split(strings.TrimSpace(errs.String()), "\n") // of the source's conditions, too
 			if code != tc.code || !strings.Contains(lines[len(lines)-1], tc.says) {
@@ -76,7 +76,7 @@ func TestShardMistakes(t *testing.T) {
 	}
 }
 
-// startGroup takes part in a group until the test ends. The channel is closed when it has joined.
+// startGroup joins a group until the test ends. The channel is closed when it has joined.
 func startGroup(t *testing.T, g *group.Group) (joined <-chan struct{}) {
 	t.Helper()
 	has := make(chan struct{})
@@ -93,7 +93,7 @@ func startGroup(t *testing.T, g *group.Group) (joined <-chan struct{}) {
 	return has
 }
 
-// joining is a group.Participant that tells when it was given slots first.
+// joining is a group.Participant that reports when it gets its first slots.
 type joining struct {
 	once sync.Once
 	has  chan struct{}

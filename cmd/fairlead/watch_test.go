@@ -122,7 +122,7 @@ func TestWatchExpires(t *testing.T) {
 	s := newServer(t, configMap("a", "one", "1"), configMap("a", "two", "1"), configMap("a", "three", "1"))
 	w := startWatch(t, s, watchConfigMaps, "-A")
 	w.Synced()
-	// While the watch is away everything happens, and history is compacted.
+	// While the watch is interrupted, objects change in all ways, and the history is compacted.
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
 	if err := s.WaitFor(ctx, func(l apiserver.Log) bool {
@@ -146,7 +146,7 @@ func TestWatchExpires(t *testing.T) {
 		l := w.Await("the difference", func(l command.Line) bool { return l.Key != "" })
 		seen[l.Type+" "+l.Key] = true
 		if l.Type == "DELETED" && !l.Inferred {
-			t.Errorf("a deletion that nobody reported must be marked as inferred: %+v", l)
+			t.Errorf("a deletion without an event must be marked as inferred: %+v", l)
 		}
 	}
 	for _, e := range want {
@@ -170,7 +170,7 @@ func TestWatchForbidden(t *testing.T) {
 	}
 	for _, l := range append([]command.Line{{}}, w.All...) {
 		if l.Key == "b/two" {
-			t.Errorf("an object of a namespace that is refused: %+v", l)
+			t.Errorf("an object of a forbidden namespace: %+v", l)
 		}
 	}
 	forbids := func(l command.Line) bool { return l.Type == "STATUS" && l.Namespace == "b" && l.Reason == "Forbidden" }
@@ -211,7 +211,7 @@ func TestWatchQuarantine(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("one bad object kept the good one away: %+v", w.All)
+	t.Errorf("one bad object hides the good one: %+v", w.All)
 }
 
 func TestWatchRollback(t *testing.T) {
@@ -272,9 +272,9 @@ func TestWatchMistakes(t *testing.T) {
 	}{
 		"NoResource":   {"A resource is needed.", nil, cli.ExitUsage, "name one resource"},
 		"TwoResources": {"Just one.", []string{"pods", "nodes"}, cli.ExitUsage, "name one resource"},
-		"BadName":      {"A path is no name.", []string{"a/b"}, cli.ExitUsage, "is not the name of a resource"},
+		"BadName":      {"A path is not a name.", []string{"a/b"}, cli.ExitUsage, "is not the name of a resource"},
 		"Unknown": {
-			"What discovery does not know is told at once.",
+			"A resource unknown to discovery is reported at once.",
 			[]string{"nosuch"},
 			cli.ExitUsage,
 			`no resource "nosuch"`,
@@ -297,9 +297,9 @@ func TestWatchMistakes(t *testing.T) {
 			cli.ExitUsage,
 			"exclude each other",
 		},
-		"BadFlag": {"Unknown flags are told.", []string{watchConfigMaps, "--nosuch"}, cli.ExitUsage, "unknown flag"},
+		"BadFlag": {"Unknown flags are reported.", []string{watchConfigMaps, "--nosuch"}, cli.ExitUsage, "unknown flag"},
 		"BadServer": {
-			"A server is a URL.",
+			"A server must be a URL.",
 			[]string{watchConfigMaps, "--server", "nowhere"},
 			cli.ExitUsage,
 			"is not an http or https URL",
@@ -317,7 +317,7 @@ func TestWatchMistakes(t *testing.T) {
 			"it is a directory",
 		},
 		"Unreachable": {
-			"A name that must be looked up needs a server.",
+			"Resolving a name needs a server.",
 			[]string{"pods", "--server", "http://127.0.0.1:1"},
 			cli.ExitFailure, "does not answer",
 		},

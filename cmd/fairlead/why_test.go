@@ -20,13 +20,13 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// oracle answers /api/why, to who sends its token.
+// oracle answers /api/why to requests with its token.
 type oracle struct {
 	*httptest.Server
 	asked []why.Object
 }
 
-// noSuchObject is the error for a missing object and for a missing right alike.
+// noSuchObject is the common error for a missing object and a missing right.
 const noSuchObject = "the object does not exist, or you may not get it"
 
 const oracleToken = "t0k3n"
@@ -67,7 +67,7 @@ func about(of why.Object, causes ...why.Cause) (int, any) {
 	return http.StatusOK, why.NewAnswer(of, causes)
 }
 
-// TestWhyNames: the object that each form of the arguments names.
+// TestWhyNames checks the object that each form of the arguments names.
 func TestWhyNames(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/dev/null")
 	o := newOracle(t, func(of why.Object) (int, any) { return about(of) })
@@ -102,7 +102,7 @@ func TestWhyNames(t *testing.T) {
 	}
 }
 
-// TestWhyText: each cause in a block of its own, with times, evidence in order, and advice.
+// TestWhyText prints each cause as a block, with times, evidence in order, and advice.
 func TestWhyText(t *testing.T) {
 	at := time.Now().Add(-190 * time.Second)
 	o := newOracle(t, func(of why.Object) (int, any) {
@@ -153,7 +153,7 @@ func TestWhyText(t *testing.T) {
 	}
 }
 
-// TestWhyRefused: unknown and forbidden are alike, and all that fails is one line with exit code 1.
+// TestWhyRefused: unknown and forbidden objects give the same error. Every failure is one line with exit code 1.
 func TestWhyRefused(t *testing.T) {
 	o := newOracle(t, func(of why.Object) (int, any) {
 		switch of.Name {
@@ -166,10 +166,10 @@ func TestWhyRefused(t *testing.T) {
 	})
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	withoutConsole := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("<html>"))
 	}))
-	defer elsewhere.Close()
+	defer withoutConsole.Close()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusNotFound)
@@ -189,7 +189,7 @@ func TestWhyRefused(t *testing.T) {
 		{"x", oracleToken, own.URL, "the program at " + own.URL + " has no console"},
 		{"x", oracleToken, own.URL, "fairlead.WithConsole(console.Options{})"},
 		{"x", oracleToken, other.URL, "has no console"},
-		{"x", oracleToken, elsewhere.URL, "has no console"},
+		{"x", oracleToken, withoutConsole.URL, "has no console"},
 		{"x", oracleToken, api.URL, "has no console"},
 		{"x", oracleToken, "http://127.0.0.1:1", "is the program running there?"},
 		{"x", oracleToken, "http://127.0.0.1:1", "fairlead.WithConsole(console.Options{})"},
@@ -204,11 +204,11 @@ func TestWhyRefused(t *testing.T) {
 		}
 	}
 	if len(same) != 1 {
-		t.Errorf("one is told from the other: %v", same)
+		t.Errorf("missing and forbidden objects have different answers: %v", same)
 	}
 }
 
-// TestWhyHostile: foreign text in an answer neither controls the terminal nor floods it.
+// TestWhyHostile: hostile text in an answer neither controls the terminal nor floods it.
 func TestWhyHostile(t *testing.T) {
 	const bad = "a\x1b[2J\u202eb\u0085c\r\nd\u2028\x7f"
 	evidence := map[string]string{bad: bad + strings.Repeat("ä", 1<<20)}
@@ -240,7 +240,7 @@ func TestWhyHostile(t *testing.T) {
 		var got why.Answer
 		if format == "json" &&
 			(json.Unmarshal([]byte(out), &got) != nil || got.Kind != bad || got.Causes[0].Message != bad) {
-			t.Errorf("a program does not read what it was: %q", got.Kind)
+			t.Errorf("the output for programs has changed the text: %q", got.Kind)
 		}
 	}
 }
@@ -281,7 +281,7 @@ func TestWhyHolder(t *testing.T) {
 	}
 }
 
-// TestWhyStandby: a standby names the leader, which is asked, or else how to ask it.
+// TestWhyStandby: a standby names the leader, which the command asks. If it cannot, it prints how to ask.
 func TestWhyStandby(t *testing.T) {
 	leader := newOracle(t, func(of why.Object) (int, any) {
 		return about(of, why.Cause{Type: why.BackOff, Message: "it failed"})

@@ -17,7 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestRights: each reader sees what they have the right to, and what is not there answers like what is not theirs.
+// TestRights: readers see only objects for which they have the right. A missing object gives the same answer as a
+// forbidden one.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -42,16 +43,16 @@ func TestRights(t *testing.T) {
 		{"", list, http.StatusSeeOther},
 		{"forged", list, http.StatusSeeOther},
 		{"forged", "/console/why", http.StatusSeeOther},
-		{"stranger", list, http.StatusForbidden}, // it may name a namespace
+		{"stranger", list, http.StatusForbidden}, // it may have the right in one namespace
 		{"stranger", here, http.StatusNotFound},
 		{"stranger", w.Path(op), http.StatusNotFound},
 		{"stranger", nothing, http.StatusNotFound},
 		{"stranger", "/console/overview", http.StatusNotFound},
 		{"getter", "/console/sources", http.StatusNotFound},
 		{"reader", "/console/sources", http.StatusOK},
-		{"admin", "/console/operations?namespace=kube-system", http.StatusNotFound}, // it is not served
+		{"admin", "/console/operations?namespace=kube-system", http.StatusNotFound}, // not a served namespace
 		{"reader", here, http.StatusOK},
-		{"reader", list, http.StatusOK}, // all that is served
+		{"reader", list, http.StatusOK}, // everything that is served
 		{"getter", list, http.StatusForbidden},
 		{"reader", "/console/webhooks?namespace=" + w.Namespace, http.StatusNotFound},
 		{"reader", w.Path(op), http.StatusOK},
@@ -69,13 +70,13 @@ func TestRights(t *testing.T) {
 		}
 		if got := w.Get(tc.user, "/console/live"+strings.TrimPrefix(tc.path,
 			"/console")); strings.Contains(got.Body, op.Name) {
-			t.Errorf("the stream of %s tells %q of it: %s", tc.path, tc.user, got.Body)
+			t.Errorf("the stream of %s has %q in it: %s", tc.path, tc.user, got.Body)
 		}
 	}
 	there, nowhere := w.Get("stranger", w.Path(op)), w.Get("stranger", nothing)
 	if there.Body != strings.ReplaceAll(nowhere.Body, "nothing", op.Name) &&
 		maskTimes(there.Body) != maskTimes(nowhere.Body) {
-		t.Errorf("what is there can be told from what is not:\n%s\n%s", there.Body, nowhere.Body)
+		t.Errorf("existing and missing objects have different answers:\n%s\n%s", there.Body, nowhere.Body)
 	}
 	for user, want := range map[string]string{
 		"getter": "[WebhookMissing Hidden]", "stranger": "", "forged": "",
@@ -97,7 +98,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestLogin: a session stands for its token, and no longer than it.
+// TestLogin: a session has the rights of its token, and ends with it.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -116,7 +117,7 @@ func TestLogin(t *testing.T) {
 	}
 	browser := w.Login("admin")
 	if got := w.Send(browser, "", http.MethodGet, "/console/operations", nil); got.Status != http.StatusOK {
-		t.Errorf("who has logged in is answered %d", got.Status)
+		t.Errorf("after the login the answer is %d", got.Status)
 	}
 	at, err := url.Parse(w.Server.URL)
 	if err != nil {
@@ -127,7 +128,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("the cookie shows the token: %v", kept)
 	}
 	changed := "A" + kept[0].Value[1:]
-	if changed == kept[0].Value { // which is random
+	if changed == kept[0].Value { // the cookie is random
 		changed = "B" + kept[0].Value[1:]
 	}
 	for name, value := range map[string]string{"Changed": changed, "Junk": "junk", "Empty": ""} {
@@ -138,15 +139,15 @@ func TestLogin(t *testing.T) {
 		rec := httptest.NewRecorder()
 		w.Pages.ServeHTTP(rec, r)
 		if rec.Code != http.StatusSeeOther {
-			t.Errorf("%s: a cookie that is not ours is answered %d", name, rec.Code)
+			t.Errorf("%s: a foreign cookie: %d", name, rec.Code)
 		}
 	}
 	if got := w.Send(browser, "", http.MethodPost, "/console/logout", url.Values{}); got.Status != http.StatusForbidden {
-		t.Errorf("a form of nobody logs out: %d", got.Status)
+		t.Errorf("a form without a session logs out: %d", got.Status)
 	}
 	form := url.Values{"csrf": {w.CSRF(browser, "/console/operations")}}
 	if got := w.Send(browser, "", http.MethodPost, "/console/logout", form); got.Status != http.StatusSeeOther {
-		t.Errorf("the logout is answered %d", got.Status)
+		t.Errorf("the answer to the logout is %d", got.Status)
 	}
 	if got := w.Send(browser, "", http.MethodGet, "/console/operations", nil); got.Status != http.StatusSeeOther {
 		t.Errorf("after the logout the answer is %d", got.Status)
@@ -158,12 +159,12 @@ func TestLogin(t *testing.T) {
 	} {
 		got := w.Send(nil, "", http.MethodPost, "/console/login", url.Values{"token": {w.Tokens["admin"]}, "next": {next}})
 		if got.Header.Get("Location") != want {
-			t.Errorf("after the login with %q it goes on at %q", next, got.Header.Get("Location"))
+			t.Errorf("after the login with %q the next page is %q", next, got.Header.Get("Location"))
 		}
 	}
 }
 
-// TestPlainHTTP: a token is not taken where others could read it, and its cookie is not sent there.
+// TestPlainHTTP: a login over plain HTTP is refused, and cookies are sent over TLS only.
 func TestPlainHTTP(t *testing.T) {
 	t.Parallel()
 	w := serve(t, func(o *console.Options) { o.SessionKey = []byte(strings.Repeat("k", 32)) })
@@ -199,7 +200,7 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestHiddenChain: what is behind a cause that a reader may not see is not shown either, whatever it is about.
+// TestHiddenChain: causes behind one that a reader may not see are hidden, too, whatever their objects.
 func TestHiddenChain(t *testing.T) {
 	t.Parallel()
 	explain := explainer(func(_ context.Context, of why.Object) []why.Cause {
@@ -234,8 +235,8 @@ type explainer func(context.Context, why.Object) []why.Cause
 
 func (e explainer) Why(ctx context.Context, of why.Object) []why.Cause { return e(ctx, of) }
 
-// TestRightsOfWebhook: the page of a Webhook needs the right to get it, and shows no operations without that to list
-// them.
+// TestRightsOfWebhook: the page of a Webhook needs the right to get it, and shows operations only with the right to
+// list them.
 func TestRightsOfWebhook(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)

@@ -16,10 +16,10 @@ import (
 
 var stamp = regexp.MustCompile(`<time[^>]*>[^<]*</time>|value="[A-Za-z0-9_-]{43}"`)
 
-// maskTimes leaves out what differs between two pages that are made one after the other.
+// maskTimes removes the parts in which two renderings of a page differ.
 func maskTimes(page string) string { return stamp.ReplaceAllString(page, "") }
 
-// TestAct: who has the right cancels and retries, by a form of the page and no other.
+// TestAct: a reader with the right cancels and retries, but only by a form of the page.
 func TestAct(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -32,7 +32,7 @@ func TestAct(t *testing.T) {
 	csrf := w.CSRF(admin, w.Path(op))
 	page := w.Send(reader, "", http.MethodGet, w.Path(op), nil)
 	if strings.Contains(page.Body, "/cancel") {
-		t.Error("who may not cancel is shown the button")
+		t.Error("a reader without the right sees the button")
 	}
 	id := op.EffectiveID()
 	for name, tc := range map[string]struct {
@@ -52,15 +52,15 @@ func TestAct(t *testing.T) {
 	if got := w.Send(admin, "", http.MethodPost, w.Path(op)+"/cancel",
 		url.Values{"id": {"another"}, "csrf": {csrf}}); got.Status != http.StatusConflict &&
 		got.Status != http.StatusNotFound {
-		t.Errorf("the cancellation of an operation that was shown before is answered %d: %s", got.Status, got.Body)
+		t.Errorf("the cancellation of a replaced operation: %d: %s", got.Status, got.Body)
 	}
 	if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "polls"}); err != nil ||
 		now.Spec.CancelRequested {
-		t.Fatalf("it was cancelled by what was refused: %+v %v", now, err)
+		t.Fatalf("a refused request has canceled it: %+v %v", now, err)
 	}
 	if got := w.Send(admin, "", http.MethodPost, w.Path(op)+"/cancel",
 		url.Values{"id": {id}, "csrf": {csrf}}); got.Status != http.StatusSeeOther {
-		t.Fatalf("the cancellation is answered %d: %s", got.Status, got.Body)
+		t.Fatalf("the answer to the cancellation is %d: %s", got.Status, got.Body)
 	}
 	v, err := w.Scheduler.Wait(w.Ctx, operations.Resource{Type: "App", ID: "polls"}, id, nil)
 	if err != nil || v.Status != operations.Failed {
@@ -75,19 +75,19 @@ func TestAct(t *testing.T) {
 	})
 	form := url.Values{"csrf": {w.CSRF(admin, w.Path(failing))}}
 	if got := w.Send(admin, "", http.MethodPost, w.Path(failing)+"/retry", form); got.Status != http.StatusSeeOther {
-		t.Fatalf("the retry is answered %d: %s", got.Status, got.Body)
+		t.Fatalf("the answer to the retry is %d: %s", got.Status, got.Body)
 	}
 	again, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "fails"})
 	if err != nil || again.EffectiveID() == failing.EffectiveID() {
 		t.Errorf("it was not scheduled again: %+v %v", again, err)
 	}
 	if got := w.Send(admin, "", http.MethodPost, w.Path(failing)+"/explode", form); got.Status != http.StatusNotFound {
-		t.Errorf("a verb that there is not: %d", got.Status)
+		t.Errorf("an unknown verb: %d", got.Status)
 	}
 }
 
-// TestLiveOver: the stream of a page on which nothing changes ends when its reader's token does, and says so; one that
-// comes after it is not begun.
+// TestLiveOver: the stream of a page without changes ends with its reader's token, and says so. A later stream is
+// refused.
 func TestLiveOver(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -107,7 +107,7 @@ func TestLiveOver(t *testing.T) {
 	lines.Buffer(nil, 1<<20)
 	said := []string{}
 	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "data: \"") { // it is shown
+		if strings.HasPrefix(lines.Text(), "data: \"") { // the page is shown
 			if err := w.Clients.CoreV1().ServiceAccounts(w.Namespace).Delete(w.Ctx, "leaver",
 				metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
@@ -121,6 +121,6 @@ func TestLiveOver(t *testing.T) {
 		t.Errorf("it ends with %q, %v", said, err)
 	}
 	if got := w.Send(browser, "", http.MethodHead, "/console/operations", nil); got.Status != http.StatusUnauthorized {
-		t.Errorf("a script that asks for the page is answered %d", got.Status)
+		t.Errorf("a script that requests the page gets %d", got.Status)
 	}
 }

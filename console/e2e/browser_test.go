@@ -28,7 +28,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// browser is a Chromium of the test, which ends with it, and all of its processes.
+// browser starts a Chromium whose processes all end with the test.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	var group int
@@ -49,7 +49,7 @@ func browser(t *testing.T) context.Context {
 		quit()
 		stop()
 		if group > 0 {
-			_ = syscall.Kill(-group, syscall.SIGKILL) // what is left of it, if anything is
+			_ = syscall.Kill(-group, syscall.SIGKILL) // processes that may be left
 		}
 		close(ended)
 	})
@@ -60,21 +60,21 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// tab is a page in a profile of its own, with what went wrong on it.
+// tab is a page in a profile of its own, with the problems found on it.
 type tab struct {
 	context.Context
 	t       *testing.T
-	browser context.Context // that the tab is of
+	browser context.Context // of the tab
 	profile cdp.BrowserContextID
 	base    string // of the console: scheme and host
 
 	mu       sync.Mutex
 	problems []string
 	sent     []string // requests, by URL
-	expected []string // parts of problems that are none
+	expected []string // parts of problems that are intended
 }
 
-// window is how a page is looked at.
+// window is the size and color scheme of a page.
 type window struct {
 	wide, high int64
 	dark       bool
@@ -82,7 +82,7 @@ type window struct {
 
 var desk = window{1600, 1000, false}
 
-// open opens a tab; who looks for trouble finds it at the end of the test.
+// open opens a tab. Problems on it fail the test at its end.
 func open(browser context.Context, t *testing.T, base string, w window) *tab {
 	t.Helper()
 	var profile cdp.BrowserContextID
@@ -113,7 +113,7 @@ func open(browser context.Context, t *testing.T, base string, w window) *tab {
 	return b
 }
 
-// as looks at the page in another way.
+// as changes the size and the color scheme of the page.
 func (b *tab) as(w window) chromedp.Action {
 	scheme := "light"
 	if w.dark {
@@ -127,7 +127,7 @@ func (b *tab) as(w window) chromedp.Action {
 	}
 }
 
-// listen notes errors of scripts, what the policy of contents has forbidden, and requests to other hosts.
+// listen records errors of scripts, violations of the content security policy, and requests to other hosts.
 func (b *tab) listen(event any) {
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
@@ -159,14 +159,14 @@ func (b *tab) problem(text string) {
 	b.problems = append(b.problems, text)
 }
 
-// requests are those that the page has sent, by URL.
+// requests returns the requests of the page, by URL.
 func (b *tab) requests() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.sent)
 }
 
-// expect has problems with such a text be none, as where an answer is an error on purpose.
+// expect permits problems that contain a text, for answers that are errors on purpose.
 func (b *tab) expect(text string) { b.expected = append(b.expected, text) }
 
 func (b *tab) check() {
@@ -196,7 +196,7 @@ func (b *tab) visit(path string) {
 	b.run(chromedp.Navigate(b.base+path), chromedp.WaitReady("main"))
 }
 
-// eval is the value of an expression on the page.
+// eval returns the value of an expression on the page.
 func eval[T any](b *tab, expr string) (v T) {
 	b.t.Helper()
 	b.run(chromedp.Evaluate(expr, &v,
@@ -204,7 +204,7 @@ func eval[T any](b *tab, expr string) (v T) {
 	return v
 }
 
-// until waits until an expression on the page is true, over navigations.
+// until waits until an expression on the page is true, across navigations.
 func (b *tab) until(what, expr string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b, testlimit.Wait)
@@ -259,7 +259,7 @@ func (b *tab) axe(what string) {
 	}
 }
 
-// axeSource is axe-core as hack/setup-tests.sh has installed it.
+// axeSource returns axe-core as hack/setup-tests.sh has installed it.
 func axeSource(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()

@@ -24,7 +24,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestConsole has one world and one browser for all that is looked at.
+// TestConsole runs all its checks in one world and one browser.
 func TestConsole(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
 	w.base, _ = w.controller()
@@ -88,7 +88,7 @@ func TestConsole(t *testing.T) {
 		b := open(chromium, t, w.base, window{360, 740, false})
 		b.logIn(w.admin)
 		b.visit(path(slow))
-		// The one picture that is shown fits, and its text can be read.
+		// Only one picture is shown. It fits, and its text is readable.
 		if seen := eval[[]string](b, `[...document.querySelectorAll(".timeline svg")].filter(s => s.getClientRects().length > 0).map(s => {
 			const box = s.getBoundingClientRect();
 			const parts = [...s.querySelectorAll("text, rect, circle")].map(e => e.getBoundingClientRect());
@@ -107,10 +107,10 @@ func TestConsole(t *testing.T) {
 		} {
 			b.visit(path)
 			if n := eval[int](b, "document.querySelectorAll('main script, main img, main [onerror]').length"); n > 0 {
-				t.Errorf("%s: markup of others became part of the page", path)
+				t.Errorf("%s: foreign markup became part of the page", path)
 			}
 			if text := b.text(); strings.ContainsAny(text, "\u202e\u2066\u200b") {
-				t.Errorf("%s: marks that turn the direction of a text are shown", path)
+				t.Errorf("%s: characters that reverse the direction of a text are shown", path)
 			}
 		}
 	})
@@ -129,7 +129,7 @@ func TestConsole(t *testing.T) {
 			t.Error("the page was loaded again")
 		}
 		if !eval[bool](b, "document.activeElement === window.search && window.search.value === 'half a wor'") {
-			t.Error("who types in a field loses it when the page is brought up to date")
+			t.Error("an update of the page discards the text of a field")
 		}
 	})
 	t.Run("Keyboard", func(t *testing.T) { keyboard(t, open(chromium, t, w.base, desk), w, path(waits), pages) })
@@ -139,21 +139,21 @@ func TestConsole(t *testing.T) {
 		b.visit(path(waits))
 		form := `form[action$="/cancel"] button`
 		if eval[bool](b, fmt.Sprintf("document.querySelector(%q).checkVisibility()", form)) {
-			t.Error("it is canceled without a question")
+			t.Error("it is canceled without a confirmation")
 		}
 		b.run(chromedp.Click("//summary[contains(., 'Cancel')]", chromedp.BySearch),
 			chromedp.Click(form, chromedp.NodeVisible))
 		b.until("is it canceled", "document.querySelector('h1')?.innerText.includes('failed')")
 		b.run(chromedp.Click("//summary[contains(., 'Retry')]", chromedp.BySearch),
 			chromedp.Click(`form[action$="/retry"] button`, chromedp.NodeVisible))
-		b.until("is it tried again", "document.querySelector('h1')?.innerText.includes('in progress')")
+		b.until("is it retried", "document.querySelector('h1')?.innerText.includes('in progress')")
 	})
 	t.Run("Tools", func(t *testing.T) { tools(t, open(chromium, t, w.base, desk), w) })
 	t.Run("Login", func(t *testing.T) { login(chromium, t, w, path(done)) })
 	t.Run("Session", func(t *testing.T) { sessions(chromium, t, w, path(done)) })
 }
 
-// logIn gives a token to the login page.
+// logIn submits a token on the login page.
 func (b *tab) logIn(token string) {
 	b.t.Helper()
 	b.visit("/console/login")
@@ -161,7 +161,8 @@ func (b *tab) logIn(token string) {
 		chromedp.WaitVisible(`form[action="/console/logout"]`))
 }
 
-// keyboard reaches each action with the tabulator, sees where it is, and cancels with the keyboard alone.
+// keyboard reaches each action by tabulator, checks that the focus is visible, and cancels an operation by keyboard
+// alone.
 func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]string) {
 	b.logIn(w.admin)
 	const actions = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")].
@@ -180,10 +181,10 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 		}
 		if missed := eval[[]string](b,
 			actions+".filter(e => !window.reached.has(e)).map(e => e.outerHTML.slice(0, 120))"); len(missed) > 0 {
-			t.Errorf("%s: out of reach of the tabulator: %q", path, missed)
+			t.Errorf("%s: not reachable by tabulator: %q", path, missed)
 		}
 		if unseen := eval[[]string](b, "window.unseen"); len(unseen) > 0 {
-			t.Errorf("%s: nobody sees where the focus is: %q", path, unseen)
+			t.Errorf("%s: the focus is invisible: %q", path, unseen)
 		}
 	}
 	b.visit(stuck)
@@ -191,12 +192,12 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 	b.until("does it ask", `document.querySelector('form[action$="/cancel"] button').checkVisibility()`)
 	b.run(chromedp.KeyEvent(kb.Tab))
 	if !eval[bool](b, `document.activeElement.matches('form[action$="/cancel"] button')`) {
-		t.Errorf("the next thing is not the answer to the question but %s",
+		t.Errorf("the focus is not on the confirmation but on %s",
 			eval[string](b, "document.activeElement.outerHTML.slice(0, 300)"))
 	}
 }
 
-// tools: what is shown can be held, told exactly, and copied.
+// tools checks that a page can be paused, gives exact times, and copies values.
 func tools(t *testing.T, b *tab, w *world) {
 	held := w.schedule(operations.Request{
 		Resource: operations.Resource{Type: "app", ID: "held"}, Webhooks: []string{"missing"},
@@ -204,7 +205,7 @@ func tools(t *testing.T, b *tab, w *world) {
 	b.logIn(w.admin)
 	b.visit(path(held))
 	const updates = "Number(document.querySelector('main').dataset.updates || 0)"
-	b.until("is it kept up to date", updates+" > 0")
+	b.until("is it updated", updates+" > 0")
 	b.run(chromedp.Focus("#pause"), chromedp.KeyEvent(kb.Enter))
 	b.until("is it paused", `document.getElementById("live-state").innerText.startsWith("Paused")`)
 	b.axe("paused")
@@ -212,15 +213,15 @@ func tools(t *testing.T, b *tab, w *world) {
 		t.Fatal(err)
 	}
 	w.phase(held.Spec.ResourceID, v1alpha1.PhaseFailed)
-	other := open(b.browser, t, w.base, desk) // another page of it is told by now
+	other := open(b.browser, t, w.base, desk) // another open page of it has been updated by now
 	other.logIn(w.admin)
 	other.visit(path(held))
 	other.until("does another page show the end", "document.querySelector('h1').innerText.includes('failed')")
 	if !eval[bool](b, "document.querySelector('h1').innerText.includes('in progress')") {
-		t.Error("what is paused goes on")
+		t.Error("a paused page is updated")
 	}
 	b.run(chromedp.Click("#pause"))
-	b.until("does it go on", "document.querySelector('h1').innerText.includes('failed')")
+	b.until("is it updated again", "document.querySelector('h1').innerText.includes('failed')")
 
 	b.run(chromedp.Click("#times"))
 	exact := `[...document.querySelectorAll("main time")].every(t => /^(since )?\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$/.test(t.innerText))`
@@ -247,7 +248,7 @@ func tools(t *testing.T, b *tab, w *world) {
 	}
 }
 
-// login: who may nothing sees nothing, and is not told what there is; a token that is nobody's, or over, is not taken.
+// login: a reader without rights sees nothing, and not whether objects exist. Unknown and expired tokens are refused.
 func login(chromium context.Context, t *testing.T, w *world, path string) {
 	b := open(chromium, t, w.base, desk)
 	b.expect("401")
@@ -255,7 +256,7 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 	b.expect("404")
 	b.visit(path)
 	if at := eval[string](b, "location.pathname"); at != "/console/login" {
-		t.Errorf("without a token one is led to %s", at)
+		t.Errorf("without a token the page is %s", at)
 	}
 	b.run(chromedp.SetValue("#token", "forged"), chromedp.Submit("#token"), chromedp.WaitVisible(".notice.bad"))
 	b.run(chromedp.SetValue("#token", w.stranger), chromedp.Submit("#token"),
@@ -269,7 +270,7 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 		seen[eval[string](b, "document.querySelector('main').innerText")] = path
 	}
 	if len(seen) != 1 {
-		t.Errorf("what is there and may not be seen is told from what is not there: %q", seen)
+		t.Errorf("forbidden and missing objects have different answers: %q", seen)
 	}
 	for _, page := range []string{"overview", "operations", "webhooks", "sources", "controllers", "flows"} {
 		b.visit("/console/" + page)
@@ -280,7 +281,7 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 	b.run(chromedp.Click(`form[action="/console/logout"] button`), chromedp.WaitVisible("#token"))
 	b.visit("/console/overview")
 	if at := eval[string](b, "location.pathname"); at != "/console/login" {
-		t.Errorf("after the end of the session one sees %s", at)
+		t.Errorf("after the end of the session the page shows %s", at)
 	}
 	leaver := w.account("leaver", "", time.Hour)
 	b.run(chromedp.SetValue("#token", leaver), chromedp.Submit("#token"),
@@ -294,6 +295,6 @@ func login(chromium context.Context, t *testing.T, w *world, path string) {
 	b.run(chromedp.Evaluate(fmt.Sprintf("document.cookie = %q", cookie.String()), nil))
 	b.visit("/console/overview")
 	if !strings.Contains(b.text(), "has ended") {
-		t.Errorf("nobody is told that the session has ended: %s", b.text())
+		t.Errorf("the page does not say that the session has ended: %s", b.text())
 	}
 }

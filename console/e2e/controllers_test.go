@@ -19,20 +19,20 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestShards: the page of a group of three tells who holds what, and what becomes of the slots of one that dies.
+// TestShards: the page of a group of three shows the holders of slots, and the slots of a dead replica.
 func TestShards(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
 	kills := map[string]func(){}
 	for range 3 {
 		base, kill := w.controller("--shards")
-		kills[base], w.base = kill, base // the last one is looked at
+		kills[base], w.base = kill, base // the last one shows the pages
 	}
 	b := open(chromium, t, w.base, desk)
 	b.logIn(w.admin)
 	b.visit("/console/shards")
 	const rows = `[...document.querySelectorAll("main tbody tr")]`
 	const holds = `.map(r => parseInt(r.cells[1].innerText)).reduce((a, n) => a + n, 0)`
-	b.until("do three members hold all slots, each some", rows+".length === 3 && "+rows+holds+" === 64 && "+
+	b.until("do three members hold all slots, each of them some", rows+".length === 3 && "+rows+holds+" === 64 && "+
 		rows+`.every(r => parseInt(r.cells[1].innerText) > 0)`)
 	b.axe("three members")
 	for base, kill := range kills {
@@ -41,10 +41,10 @@ func TestShards(t *testing.T) {
 			break
 		}
 	}
-	const alive = rows + `.filter(r => !r.innerText.includes("silent"))` // the dead one is silent, or gone already
+	const alive = rows + `.filter(r => !r.innerText.includes("silent"))` // the dead one is silent, or has been removed
 	b.until("do the two others hold all slots", alive+".length === 2 && "+alive+holds+" === 64")
 	if text := b.text(); strings.Contains(text, "No member holds") {
-		t.Errorf("somebody holds all slots, and the page says: %s", text)
+		t.Errorf("all slots are held, and the page says: %s", text)
 	}
 	b.run(b.as(window{360, 740, true}))
 	b.axe("on a phone")
@@ -53,11 +53,11 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestControllers: the page of a program whose objects fail names them with their errors, whatever these say, leads to
-// why, and forgets one that is mended.
+// TestControllers: the page of a program names failing objects and their errors, even hostile ones. It links to the
+// page Why, and removes a repaired object.
 func TestControllers(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	rt := fairlead.New(w.config, fairlead.WithConsole(console.Options{InsecureNoAuth: true}))
 	reconcile.New(rt, "settings", reconcile.Func[corev1.ConfigMap](func(_ context.Context,
 		c *corev1.ConfigMap,
@@ -69,13 +69,13 @@ func TestControllers(t *testing.T) {
 			return reconcile.Terminal(errors.New("the setting makes no sense"))
 		case c.Name == "panics":
 			panic("an index is out of range")
-		case c.Name == "mended" && mended.Load():
+		case c.Name == "repaired" && repaired.Load():
 			return reconcile.Done, nil
 		}
 		return reconcile.Retry(errors.New(hostile))
 	}))
 	const failing = 30
-	names := []string{"terminal", "panics", "mended"}
+	names := []string{"terminal", "panics", "repaired"}
 	for i := range failing {
 		names = append(names, fmt.Sprintf("fails-%02d", i))
 	}
@@ -109,12 +109,12 @@ func TestControllers(t *testing.T) {
 	}
 	b.until("are errors shown", row("terminal")+"?.innerText.includes('makes no sense')")
 	b.until("are panics shown", row("panics")+"?.innerText.includes('out of range')")
-	b.until("are attempts counted", "parseInt("+row("mended")+"?.cells[2].innerText) > 2")
+	b.until("are attempts counted", "parseInt("+row("repaired")+"?.cells[2].innerText) > 2")
 	if n := eval[int](b, "document.querySelectorAll('main script, main img, main [onerror]').length"); n > 0 {
-		t.Errorf("what an error says became part of the page")
+		t.Errorf("the text of an error became part of the page")
 	}
 	if text := b.text(); strings.ContainsAny(text, "\u202e\u2066\u200b") || !strings.Contains(text, "<script>alert(1)") {
-		t.Errorf("what an error says is not shown as it is: %s", text)
+		t.Errorf("the text of an error is not shown unchanged: %s", text)
 	}
 	for _, look := range []window{desk, {360, 740, true}} {
 		b.run(b.as(look))
@@ -124,8 +124,9 @@ func TestControllers(t *testing.T) {
 		}
 	}
 	b.run(b.as(desk))
-	mended.Store(true)
-	b.until("is the mended one gone", row("mended")+" === null")
+	repaired.Store(true)
+	b.until("is the repaired object gone", row("repaired")+" === null")
 	b.run(chromedp.Evaluate(row("terminal")+`.querySelector("a").click()`, nil))
-	b.until("is it told why", `location.pathname === "/console/why" && document.body.innerText.includes("makes no sense")`)
+	b.until("does the link lead to the cause",
+		`location.pathname === "/console/why" && document.body.innerText.includes("makes no sense")`)
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// debugRule is the right to paths.
+// debugRule returns a rule for paths.
 func debugRule(verb string, paths ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: []string{verb}, NonResourceURLs: paths}
 }
 
-// TestGuardDebug: with the option the debug pages of a program answer only who may get their path, whoever has added
+// TestGuardDebug: with the option, debug pages of a program require the right to get their path, whoever registered
 // them.
 func TestGuardDebug(t *testing.T) {
 	t.Parallel()
@@ -98,31 +98,31 @@ func TestGuardDebug(t *testing.T) {
 			t.Errorf("%s as %q is refused as %s", tc.path, tc.user, got.Header.Get("Content-Type"))
 		}
 	}
-	// A browser: the login page, and then where it wanted to go.
+	// A browser gets the login page, and then the requested page.
 	if got := w.Get("", "/debug/flows?limit=3"); got.Status != http.StatusSeeOther ||
 		got.Header.Get("Location") != "/console/login?next="+url.QueryEscape("/debug/flows?limit=3") {
-		t.Errorf("a person without a session is answered %d %v", got.Status, got.Header)
+		t.Errorf("a browser without a session gets %d %v", got.Status, got.Header)
 	}
 	person := w.Browser()
 	if got := w.Send(person, "", http.MethodPost, "/console/login", url.Values{
 		"token": {w.Tokens["debugger"]}, "next": {"/debug/flows?limit=3"},
 	}); got.Header.Get("Location") != "/debug/flows?limit=3" {
-		t.Errorf("after the login it goes on at %v: %s", got.Header, got.Body)
+		t.Errorf("after the login the next page is %v: %s", got.Header, got.Body)
 	}
 	if got := w.Send(person, "", http.MethodGet, "/debug/before", nil); got.Status != http.StatusOK ||
 		!strings.Contains(got.Body, "own page") {
 		t.Errorf("with a session: %d %s", got.Status, got.Body)
 	}
 	if got := w.Send(person, "", http.MethodPost, "/debug/before", nil); got.Status != http.StatusForbidden {
-		t.Errorf("a session is good enough to change something: %d %s", got.Status, got.Body)
+		t.Errorf("a session without a form token can change objects: %d %s", got.Status, got.Body)
 	}
 	if got := w.Send(w.Login("stranger"), "", http.MethodGet, "/debug/before", nil); got.Status != http.StatusNotFound {
-		t.Errorf("a person who may not: %d %s", got.Status, got.Body)
+		t.Errorf("a user without the right: %d %s", got.Status, got.Body)
 	}
 	named(t, w, ca, proxy)
 }
 
-// named looks at the debug pages as one whom a proxy names, by the server that a program would use.
+// named requests the debug pages as a user whom a proxy names, through the server of a program.
 func named(t *testing.T, w *consolebed.World, ca *servetest.Authority, proxy *httpapi.Proxy) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(w.Runtime.Handler())

@@ -1,9 +1,9 @@
-// Package e2e_test tests package console on a real control plane, with the accounts and rights of users. Some tests
-// look at its pages with Chromium, as people do: at those of the operations controller as a process of its own, with
-// operations in all states. It is a module of its own because of the driver of the browser.
+// Package e2e_test tests package console on a real control plane, with the accounts and rights of users. Some tests use
+// Chromium to look at the pages of an operations controller in its own process, with operations in all states. The
+// package is a module of its own because of the driver of the browser.
 //
 // The tests write screenshots of all pages into the directory that FAIRLEAD_SCREENSHOTS names. Otherwise they write one
-// of a page at which a test fails, into the directory of the test's output (go test -artifacts).
+// of each page on which a test fails, into the directory of the test's output (go test -artifacts).
 package e2e_test
 
 import (
@@ -33,7 +33,7 @@ type runner struct{ clustertest.Runner }
 func (r runner) Run() int {
 	defer func() {
 		if built.dir != "" {
-			_ = os.RemoveAll(built.dir) // a temporary directory that stays does no harm
+			_ = os.RemoveAll(built.dir) // a remaining temporary directory is harmless
 		}
 	}()
 	return r.Runner.Run()

@@ -23,8 +23,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestProgram looks at the pages of a program with controllers and flows of its own that have trouble: objects that
-// cannot be read, one that fails, one that is worked on and one that waits, and a flow with groups, forks and detours.
+// TestProgram checks the pages of a program with controllers and flows of its own in trouble. Objects are unreadable,
+// fail, run and wait, and a flow has groups, forks and detours.
 func TestProgram(t *testing.T) {
 	b := open(browser(t), t, troubled(t), desk)
 	for name, shows := range map[string]string{
@@ -53,7 +53,7 @@ func TestProgram(t *testing.T) {
 		`location.search.includes("managed") && document.querySelector("tbody").innerText.includes("prod/orders")`)
 }
 
-// troubled is the address of the console of such a program.
+// troubled starts such a program and returns the address of its console.
 func troubled(t *testing.T) string {
 	t.Helper()
 	server, err := apiserver.New(apiserver.Options{})
@@ -124,7 +124,7 @@ func troubled(t *testing.T) string {
 	return pages.URL
 }
 
-// bringUp starts a flow that waits for children, and leaves the rest of its steps alone.
+// bringUp starts a flow that waits for children and does not reach its other steps.
 func bringUp(t *testing.T, e *flow.Engine) {
 	t.Helper()
 	next := func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() }

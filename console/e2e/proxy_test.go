@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestProxy: who is named by a proxy that has shown its certificate sees and does what that user may, without a login;
-// the same header without it is nothing.
+// TestProxy: a user whom a proxy with a valid certificate names has their rights without a login. The same header
+// without the certificate is ignored.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	ca, other := servetest.NewAuthority(t, "front"), servetest.NewAuthority(t, "front")
@@ -95,20 +95,24 @@ func TestProxy(t *testing.T) {
 		want                 int
 		location             string
 	}{
-		{"There is nothing to log in for.", http.MethodGet, "/console/login", nil, jane, http.StatusSeeOther, "/console/"},
+		{"A login is not needed.", http.MethodGet, "/console/login", nil, jane, http.StatusSeeOther, "/console/"},
 		{
-			"... nor with a token.", http.MethodPost, "/console/login",
+			"... nor possible with a token.", http.MethodPost, "/console/login",
 			url.Values{"token": {"x"}},
 			jane, http.StatusSeeOther,
 			"/console/",
 		},
 		{
-			"Why is told.", http.MethodGet, "/api/why?kind=Operation&name=" + op.Name + "&namespace=" + w.Namespace, nil, jane,
+			"The API gives the cause.",
+			http.MethodGet, "/api/why?kind=Operation&name=" + op.Name + "&namespace=" + w.Namespace, nil, jane,
 			http.StatusOK, "",
 		},
-		{"What she may not is not there.", http.MethodGet, "/console/sources", nil, jane[:2], http.StatusNotFound, ""},
-		{"Who is in no group sees nothing.", http.MethodGet, w.Path(op), nil, jane[:2], http.StatusNotFound, ""},
-		{"Who is not named has to log in.", http.MethodGet, w.Path(op), nil, nil, http.StatusSeeOther, ""},
+		{
+			"A forbidden page looks like a missing one.",
+			http.MethodGet, "/console/sources", nil, jane[:2], http.StatusNotFound, "",
+		},
+		{"A user without a group sees nothing.", http.MethodGet, w.Path(op), nil, jane[:2], http.StatusNotFound, ""},
+		{"A request without a user leads to the login.", http.MethodGet, w.Path(op), nil, nil, http.StatusSeeOther, ""},
 		{
 			"A form needs its token.", http.MethodPost, w.Path(op) + "/cancel",
 			url.Values{"id": {op.EffectiveID()}},
@@ -116,13 +120,13 @@ func TestProxy(t *testing.T) {
 			http.StatusForbidden, "",
 		},
 		{
-			"... which is not that of somebody else.", http.MethodPost, w.Path(op) + "/cancel",
+			"... which belongs to this user.", http.MethodPost, w.Path(op) + "/cancel",
 			url.Values{"id": {op.EffectiveID()}, "csrf": {csrf}},
 			[]string{"X-Remote-User", "joe", "X-Remote-Group", "watchers"},
 			http.StatusForbidden, "",
 		},
 		{
-			"Another site may not send it.", http.MethodPost, w.Path(op) + "/cancel",
+			"Another site cannot send it.", http.MethodPost, w.Path(op) + "/cancel",
 			url.Values{"id": {op.EffectiveID()}, "csrf": {csrf}},
 			append([]string{"Sec-Fetch-Site", "cross-site"}, jane...), http.StatusForbidden, "",
 		},
@@ -134,10 +138,10 @@ func TestProxy(t *testing.T) {
 	}
 	if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "one"}); err != nil ||
 		now.Spec.CancelRequested {
-		t.Fatalf("it was cancelled by what was refused: %+v %v", now, err)
+		t.Fatalf("a refused request has canceled it: %+v %v", now, err)
 	}
 	if got := w.Send(behind, "", http.MethodPost, w.Path(op)+"/cancel",
 		url.Values{"id": {op.EffectiveID()}, "csrf": {csrf}}, jane...); got.Status != http.StatusSeeOther {
-		t.Errorf("the cancellation is answered %d: %s", got.Status, got.Body)
+		t.Errorf("the answer to the cancellation is %d: %s", got.Status, got.Body)
 	}
 }

@@ -21,8 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// brief is a token of a service account that the API server takes for so long: it makes none for less than ten minutes
-// itself, so the test signs with the cluster's key.
+// brief returns a short-lived token of a service account. The API server issues none for less than ten minutes, so the
+// test signs with the cluster's key.
 func (w *world) brief(name string, life time.Duration) string {
 	w.t.Helper()
 	account, err := w.clients.CoreV1().ServiceAccounts(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
@@ -66,7 +66,7 @@ func (w *world) brief(name string, life time.Duration) string {
 
 const sessionOver = `document.querySelector('main > .notice[role="alert"] a[href^="/console/login?over=1"]')`
 
-// sessions: a page whose session ends while it is looked at says so and leads to the login, and asks for nothing more.
+// sessions: an open page whose session ends says so, links to the login, and sends no further requests.
 func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 	live := func(t *testing.T, token func() string, path string) *tab {
 		b := open(chromium, t, w.base, desk)
@@ -78,20 +78,20 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 	}
 	over := func(b *tab) {
 		b.t.Helper()
-		b.until("is it told that the session has ended", sessionOver)
+		b.until("does it say that the session has ended", sessionOver)
 		sent := b.requests()
-		// Longer than a browser waits before it connects again, twice.
+		// Longer than a browser waits before it reconnects twice.
 		eval[bool](b, "new Promise(done => setTimeout(() => done(true), 11000))")
 		if more := b.requests()[len(sent):]; len(more) > 0 {
-			b.t.Errorf("after the end of the session it asks for %q", more)
+			b.t.Errorf("after the end of the session it requests %q", more)
 		}
 		if text := b.text(); !strings.Contains(text, "No longer updated.") {
-			b.t.Errorf("it does not say that it is old: %s", text)
+			b.t.Errorf("it does not say that it is outdated: %s", text)
 		}
 		b.axe("a session that has ended")
 		b.run(chromedp.Click(`main > .notice a`), chromedp.WaitVisible("#token"))
 		if text := b.text(); !strings.Contains(text, "The session has ended.") {
-			b.t.Errorf("the login does not say why: %s", text)
+			b.t.Errorf("the login does not give the reason: %s", text)
 		}
 	}
 	t.Run("Revoked", func(t *testing.T) {
@@ -111,7 +111,7 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 				b.run(chromedp.SetValue("#token", w.admin), chromedp.Submit("#token"),
 					chromedp.WaitVisible(`form[action="/console/logout"]`))
 				if at := eval[string](b, "location.pathname + location.search"); at != path {
-					t.Errorf("after the login it goes on at %s, not %s", at, path)
+					t.Errorf("after the login the page is %s, not %s", at, path)
 				}
 			})
 		}
@@ -119,7 +119,7 @@ func sessions(chromium context.Context, t *testing.T, w *world, path string) {
 	t.Run("Expired", func(t *testing.T) {
 		t.Parallel()
 		w.account("brief", "cluster-admin", time.Hour)
-		// The page is live before the token expires: it is made when the browser is there.
+		// The page is live before the token expires, since the token is issued when the browser is ready.
 		over(live(t, func() string { return w.brief("brief", 30*time.Second) }, path))
 	})
 	t.Run("EndedWhileHidden", func(t *testing.T) {

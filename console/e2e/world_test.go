@@ -32,7 +32,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/install"
 )
 
-// hostile is what somebody would like a page to believe, with marks that turn the direction of a text.
+// Hostile values of objects: markup, and characters that reverse the direction of a text.
 const (
 	markup  = `<script>alert(1)</script><img src=x onerror=alert(2)>"'&{{.}}`
 	hostile = markup + "\u202e\u2066evil\u200b"
@@ -50,8 +50,8 @@ type world struct {
 	scheduler *operations.Scheduler
 	base      string // scheme and host of the console
 	answers   atomic.Bool
-	admin     string // a token that may do everything
-	stranger  string // one that may do nothing
+	admin     string // a token with all rights
+	stranger  string // a token without rights
 }
 
 func newWorld(t *testing.T) *world {
@@ -84,7 +84,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// receive answers webhooks: one refuses in words of its own, and one is busy until the test lets it answer.
+// receive answers webhooks. One refuses with a text of its own, and one fails until the test releases it.
 func (w *world) receive(rw http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	switch {
@@ -103,7 +103,7 @@ func (w *world) webhook(name, url string) {
 	hook.Spec.Request.URL = url
 	hook.Spec.Retry.InitialInterval = metav1.Duration{Duration: 200 * time.Millisecond}
 	hook.Spec.Retry.MaxInterval = metav1.Duration{Duration: 500 * time.Millisecond}
-	if name == "later" { // it is tried until the test lets it answer
+	if name == "later" { // it is retried until the test releases it
 		hook.Spec.Retry.MaxAttempts, hook.Spec.Breaker.Failures = 1000, 1000
 	}
 	hook.Default()
@@ -115,7 +115,7 @@ func (w *world) webhook(name, url string) {
 	}
 }
 
-// account makes a service account with a role of the cluster, if any, and returns a token of it.
+// account creates a service account with a cluster role, if any, and returns a token of it.
 func (w *world) account(name, role string, life time.Duration) string {
 	w.t.Helper()
 	accounts := w.clients.CoreV1().ServiceAccounts(w.namespace)
@@ -142,8 +142,8 @@ func (w *world) account(name, role string, life time.Duration) string {
 	return token.Status.Token
 }
 
-// controller starts fairlead controller as a process, and returns the scheme and host of its console, and what kills
-// it.
+// controller starts fairlead controller as a process. It returns the scheme and host of its console, and a function
+// that kills it.
 func (w *world) controller(args ...string) (base string, kill func()) {
 	t := w.t
 	t.Helper()
@@ -173,7 +173,7 @@ func (w *world) controller(args ...string) (base string, kill func()) {
 		t.Fatal(err)
 	}
 	address, ended := make(chan string, 1), make(chan struct{})
-	var said strings.Builder // of the reader below, until it has ended
+	var said strings.Builder // written by the reader below, until it has ended
 	go func() {
 		defer close(ended)
 		lines := bufio.NewScanner(stderr)
@@ -203,7 +203,7 @@ func (w *world) controller(args ...string) (base string, kill func()) {
 	return base, func() { _ = cmd.Process.Kill(); <-ended }
 }
 
-// schedule has an operation begin, and waits until it is in a phase.
+// schedule schedules an operation, and waits until it is in a phase.
 func (w *world) schedule(r operations.Request, phase v1alpha1.Phase) *v1alpha1.Operation {
 	w.t.Helper()
 	r.Type = v1alpha1.OperationCreate

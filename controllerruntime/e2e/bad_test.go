@@ -36,12 +36,12 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 		says   string
 	}{
 		{
-			"stores of somebody else, to be saved",
+			"stores of the caller, with a directory",
 			controllerruntime.Options{Stores: theirs, Dir: t.TempDir()},
 			"Stores, and Dir",
 		},
 		{
-			"stores of somebody else, to be measured",
+			"stores of the caller, with a registry",
 			controllerruntime.Options{Stores: theirs, Registry: prometheus.NewRegistry()},
 			"Stores, and Dir or Registry",
 		},
@@ -56,7 +56,7 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 			"there is no such field in v1.Secret",
 		},
 		{
-			"one beneath a field",
+			"a path below a scalar field",
 			controllerruntime.Options{Drop: map[schema.GroupKind][]string{secrets: {"metadata.anotations[a]"}}},
 			"metadata.anotations",
 		},
@@ -65,7 +65,7 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 			controllerruntime.Options{Dir: filepath.Join(file, "in")},
 			"Options.Dir",
 		},
-		{"a path that is malformed", controllerruntime.Options{Drop: map[schema.GroupKind][]string{{}: {"data["}}}, "data["},
+		{"a malformed path", controllerruntime.Options{Drop: map[schema.GroupKind][]string{{}: {"data["}}}, "data["},
 	} {
 		if _, err := tc.opt.NewCache(cfg, cache.Options{}); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: the error is %v", tc.reason, err)
@@ -75,7 +75,7 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 	peer.Must(t, err)
 	_, err = controllerruntime.NewClient(cfg, client.Options{Cache: &client.CacheOptions{Reader: plain}})
 	if err == nil || !strings.Contains(err.Error(), "NewCache") {
-		t.Errorf("a client of a cache that is not ours: %v", err)
+		t.Errorf("a client of a foreign cache: %v", err)
 	}
 	if _, err = controllerruntime.NewClient(cfg, client.Options{}); err != nil {
 		t.Errorf("a client without a cache: %v", err)
@@ -85,21 +85,21 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 	}
 }
 
-// What the scheme does not know is told as controller-runtime tells it.
+// A type unknown to the scheme gives the error of controller-runtime.
 func TestSchemeWithoutTheType(t *testing.T) {
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		w := open(t, p, cache.Options{Scheme: runtime.NewScheme()})
 		_, err := w.Cache.GetInformer(w.Ctx, &corev1.ConfigMap{})
 		if !runtime.IsNotRegisteredError(err) {
-			t.Errorf("the informer of a type that the scheme does not know: %v", err)
+			t.Errorf("the informer of an unknown type: %v", err)
 		}
 		if err := w.Client.Create(w.Ctx, w.ConfigMap("a")); !runtime.IsNotRegisteredError(err) {
-			t.Errorf("the create of a type that the scheme does not know: %v", err)
+			t.Errorf("the create of an unknown type: %v", err)
 		}
 	})
 }
 
-// A transform that cannot be used leaves objects out, and ends nothing.
+// A failing transform leaves its object out, and stops nothing.
 func TestBadTransforms(t *testing.T) {
 	t.Parallel()
 	for name, transform := range map[string]toolscache.TransformFunc{
@@ -133,7 +133,7 @@ func TestBadTransforms(t *testing.T) {
 	}
 }
 
-// An index function that fails or panics leaves that object out of that index.
+// An index function that fails or panics leaves its object out of that index.
 func TestBadIndexFunctions(t *testing.T) {
 	t.Parallel()
 	w := start(t, peer.Ours, cache.Options{})
@@ -186,7 +186,7 @@ func crash(t *testing.T, p peer.Peer) {
 	<-w.Ctx.Done()
 }
 
-// A second start is refused, and the first one goes on.
+// A second start is refused, and the first one continues.
 func TestSecondStart(t *testing.T) {
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		w := start(t, p, cache.Options{})
@@ -194,6 +194,6 @@ func TestSecondStart(t *testing.T) {
 			t.Error("the cache was started again")
 		}
 		w.Create(w.ConfigMap("a"))
-		w.Eventually("the cache goes on", func() bool { return w.Has("a") })
+		w.Eventually("the cache continues", func() bool { return w.Has("a") })
 	})
 }

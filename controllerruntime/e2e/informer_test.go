@@ -37,13 +37,13 @@ func TestEvents(t *testing.T) {
 		w.Want(late, "initial new 2")
 
 		peer.Must(t, in.RemoveEventHandler(reg))
-		peer.Must(t, in.RemoveEventHandler(reg)) // again, which is nothing
+		peer.Must(t, in.RemoveEventHandler(reg)) // a second time, without effect
 		peer.Must(t, w.Live.Delete(w.Ctx, cm))
 		w.Want(late, "delete new 2")
 		w.Create(w.ConfigMap("new", "v", "3"))
 		w.Want(late, "add new 3")
 		if len(e.C) > 0 {
-			t.Errorf("a handler that was removed was given %q", <-e.C)
+			t.Errorf("a removed handler was called with %q", <-e.C)
 		}
 	})
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// A program of client-go alone: a typed factory hands out informers over stores, and a client that has been wrapped
-// writes what they show at once.
+// TestUse is a program of client-go alone. A typed factory returns informers over stores, which show the writes of a
+// wrapped client at once.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	cfg, namespace := rest.CopyConfig(env.Config(t)), env.Namespace(t)
@@ -70,7 +70,7 @@ func TestUse(t *testing.T) {
 	(&peer.World{T: t, Ctx: t.Context()}).Want(e, "add a 1")
 }
 
-// The whole of cache.Indexer and cache.SharedIndexInformer, as client-go has it.
+// TestSharedIndexInformer uses all of cache.Indexer and cache.SharedIndexInformer, as client-go defines them.
 func TestSharedIndexInformer(t *testing.T) {
 	t.Parallel()
 	cfg, namespace := env.Config(t), env.Namespace(t)
@@ -105,7 +105,7 @@ func TestSharedIndexInformer(t *testing.T) {
 				t.Error("indexers were added twice")
 			}
 			if in.HasSynced() || in.IsStopped() || len(in.GetStore().List()) != 0 {
-				t.Error("it has begun before it runs")
+				t.Error("it has started before it runs")
 			}
 			e := peer.NewEvents()
 			reg, err := in.AddEventHandler(e)
@@ -118,7 +118,7 @@ func TestSharedIndexInformer(t *testing.T) {
 			}()
 			<-in.HasSyncedChecker().Done()
 			<-reg.HasSyncedChecker().Done()
-			in.RunWithContext(run) // again, which is refused
+			in.RunWithContext(run) // a second time, which is refused
 			if err := in.SetTransform(nil); err == nil {
 				t.Error("the transform was changed while it runs")
 			}
@@ -163,7 +163,7 @@ func TestSharedIndexInformer(t *testing.T) {
 				t.Errorf("the namespaces are %v", values)
 			}
 			if _, err := x.ByIndex("unknown", ""); err == nil || err.Error() != "Index with name unknown does not exist" {
-				t.Errorf("an index that there is not: %v", err)
+				t.Errorf("a missing index: %v", err)
 			}
 			if values := x.ListIndexFuncValues("unknown"); len(values) != 0 || len(x.GetIndexers()) != 2 {
 				t.Errorf("values of no index: %v", values)
@@ -172,7 +172,7 @@ func TestSharedIndexInformer(t *testing.T) {
 			stop()
 			<-ended
 			if !in.IsStopped() || len(x.List()) != 2 {
-				t.Error("it has not stopped, or shows nothing any more")
+				t.Error("it has not stopped, or its store is empty")
 			}
 			if all, err := x.ByIndex("v", "a"); err != nil || len(all) != 1 {
 				t.Errorf("an index of an informer that has stopped has %v, %v", all, err)
@@ -184,7 +184,7 @@ func TestSharedIndexInformer(t *testing.T) {
 	}
 }
 
-func TestInformerOfWhatNobodyKnows(t *testing.T) {
+func TestInformerOfAnUnknownKind(t *testing.T) {
 	t.Parallel()
 	ours, err := controllerruntime.NewInformers(env.Config(t), runtime.NewScheme())
 	peer.Must(t, err)

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil //nolint:reassign // it is how upstream has it changed
 	goleak.VerifyTestMain(env.Main(m),
 		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
-		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"), // of metadata informers, stock
+		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"), // of stock metadata informers
 		// Of controller-runtime, for a handler that is removed, or ends with its cache, before it has synced.
 		goleak.IgnoreTopFunction(
 			"sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformerHandlerRegistration.func1",
@@ -27,13 +27,13 @@ func TestMain(m *testing.M) {
 	)
 }
 
-// open makes the cache and the client of a peer in a new namespace, and does not start the cache.
+// open creates the cache and the client of a peer in a new namespace. The cache is not started.
 func open(t *testing.T, p peer.Peer, opts cache.Options) *peer.World {
 	t.Helper()
 	return p.Open(t, env.Config(t), env.Namespace(t), opts)
 }
 
-// start is open, and has the cache run until the test ends, or until Stop.
+// start is open, and runs the cache until the test ends, or until Stop.
 func start(t *testing.T, p peer.Peer, opts cache.Options) *peer.World {
 	t.Helper()
 	w := open(t, p, opts)

@@ -21,8 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Stores of somebody else are shared, and run by him.
-func TestStoresOfSomebodyElse(t *testing.T) {
+// TestSharedStores uses stores that the caller owns and runs.
+func TestSharedStores(t *testing.T) {
 	t.Parallel()
 	stores, err := store.NewCache(store.CacheOptions{Config: env.Config(t)})
 	peer.Must(t, err)
@@ -47,7 +47,7 @@ func TestStoresOfSomebodyElse(t *testing.T) {
 	cm := one.ConfigMap("a", "v", "1")
 	peer.Must(t, one.Client.Create(one.Ctx, cm))
 	if !two.Has("a") {
-		t.Error("the other cache does not show what was written")
+		t.Error("the other cache does not show the write")
 	}
 }
 
@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 		return out
 	}
 	if !slices.ContainsFunc(names(), func(name string) bool { return strings.HasPrefix(name, "fairlead_store_") }) {
-		t.Errorf("what is measured are %v", names())
+		t.Errorf("the metrics are %v", names())
 	}
 	w.Stop()
 	if left := names(); len(left) > 0 {
@@ -73,7 +73,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// A second cache that is to be measured by the same registry says what is wrong.
+// A second cache with the same metrics registry is refused with the reason.
 func TestMeasuredTwice(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -110,7 +110,7 @@ func TestFilterOwnWrites(t *testing.T) {
 	}
 }
 
-// What is dropped is nowhere; what is not is as ever.
+// Dropped fields appear nowhere, and other fields are unchanged.
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	w := start(t, peer.With(controllerruntime.Options{
@@ -145,7 +145,7 @@ func TestDrop(t *testing.T) {
 	}
 }
 
-// What the cache does not keep whole is not sent whole.
+// An object whose fields were dropped cannot be updated, so that the fields are not lost.
 func TestDroppedIsNotLost(t *testing.T) {
 	t.Parallel()
 	w := start(t, peer.With(controllerruntime.Options{
@@ -171,13 +171,13 @@ func TestDroppedIsNotLost(t *testing.T) {
 	peer.Must(t, w.Client.Get(w.Ctx, key, untypedMap))
 	refused("update, unstructured", all, w.Client.Update(w.Ctx, untypedMap))
 	cached.Data = map[string]string{"v": "mine"}
-	refused("update that brings a part", all[1:], w.Client.Update(w.Ctx, &cached))
+	refused("update with a part of the dropped fields", all[1:], w.Client.Update(w.Ctx, &cached))
 
-	cm.Data["v"] = "2" // which was not read from the cache
+	cm.Data["v"] = "2" // it was not read from the cache
 	peer.Must(t, w.Client.Update(w.Ctx, cm))
 	var empty corev1.ConfigMap
 	peer.Must(t, w.Client.Get(w.Ctx, client.ObjectKeyFromObject(w.ConfigMap("empty")), &empty))
-	peer.Must(t, w.Client.Update(w.Ctx, &empty)) // of which nothing was dropped
+	peer.Must(t, w.Client.Update(w.Ctx, &empty)) // nothing of it was dropped
 	peer.Must(t, w.Client.Update(w.Ctx, w.ConfigMap("a", "v", "3")))
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "a"}}

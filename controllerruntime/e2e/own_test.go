@@ -24,11 +24,11 @@ import (
 	"github.com/fairlead-io/fairlead/controllerruntime/internal/peer"
 )
 
-// lag is a transport that holds back what watches bring, from the moment that it is told to.
+// lag is a transport that delays the events of watches after hold was called.
 type lag struct {
 	next http.RoundTripper
 	mu   sync.Mutex
-	held chan struct{} // nil: nothing is held back; closed when it goes on
+	held chan struct{} // nil: nothing is delayed; closed at the release
 }
 
 func (l *lag) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -60,7 +60,7 @@ func (l lagging) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// hold holds watches back until the function is called that it returns.
+// hold delays watches until release is called.
 func (l *lag) hold() (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (l *lag) hold() (release func()) {
 	}
 }
 
-// forms returns an object of a kind in each representation.
+// forms returns an empty object of a kind in each representation.
 func forms(kind schema.GroupVersionKind) []client.Object {
 	typed, _ := scheme.Scheme.New(kind)
 	untyped, metadata := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
@@ -83,7 +83,7 @@ func forms(kind schema.GroupVersionKind) []client.Object {
 	return []client.Object{typed.(client.Object), untyped, metadata}
 }
 
-// lists are forms of lists.
+// lists returns an empty list of a kind in each representation.
 func lists(kind schema.GroupVersionKind) []client.ObjectList {
 	kind.Kind += "List"
 	typed, _ := scheme.Scheme.New(kind)
@@ -93,7 +93,7 @@ func lists(kind schema.GroupVersionKind) []client.ObjectList {
 	return []client.ObjectList{typed.(client.ObjectList), untyped, metadata}
 }
 
-// behind is a cache that hears of nothing, except from its own client.
+// behind is a cache that gets no events, so it knows only the writes of its own client.
 type behind struct {
 	*peer.World
 	reads int
@@ -126,7 +126,7 @@ func startBehind(t *testing.T) *behind {
 	return &behind{World: w}
 }
 
-// shows checks that each representation of an object is as new as it was written.
+// shows checks that each representation of an object has the written version.
 func (b *behind) shows(reason string, obj client.Object, version string) {
 	b.T.Helper()
 	kind, err := apiutil.GVKForObject(obj, scheme.Scheme)
@@ -164,7 +164,7 @@ func (b *behind) gone(reason string, obj client.Object) {
 	}
 }
 
-// indexed checks what is found by a field.
+// indexed checks the number of objects found by a field.
 func (b *behind) indexed(reason, value string, want int) {
 	b.T.Helper()
 	b.reads++
@@ -175,7 +175,7 @@ func (b *behind) indexed(reason, value string, want int) {
 	}
 }
 
-// Whatever is written is read at once, though the watches tell nothing.
+// Own writes are read at once, although the watches deliver nothing.
 func TestOwnWrites(t *testing.T) {
 	t.Parallel()
 	b := startBehind(t)
@@ -220,7 +220,7 @@ func TestOwnWrites(t *testing.T) {
 		if err := c.Delete(ctx, cm); !apierrors.IsNotFound(err) {
 			t.Errorf("a second delete is %v", err)
 		}
-		b.gone("delete of what is gone", cm)
+		b.gone("delete of a deleted object", cm)
 	}
 	all := []client.Object{b.ConfigMap("x"), b.ConfigMap("y")}
 	for _, cm := range all {
@@ -233,17 +233,17 @@ func TestOwnWrites(t *testing.T) {
 	foreign := b.ConfigMap("foreign")
 	b.Create(foreign)
 	if err := c.Create(ctx, b.ConfigMap("foreign")); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("a create of what is there is %v", err)
+		t.Errorf("a create of an existing object is %v", err)
 	}
 	peer.Must(t, b.Live.Delete(ctx, foreign))
 	if err := c.Delete(ctx, foreign); !apierrors.IsNotFound(err) {
-		t.Errorf("a delete of what is gone is %v", err)
+		t.Errorf("a delete of a deleted object is %v", err)
 	}
 	b.gone("404 on delete", foreign)
-	t.Logf("%d reads, none of them stale but for those that are told above", b.reads)
+	t.Logf("%d reads, none of them stale except those above", b.reads)
 }
 
-// The subresources of a deployment.
+// TestOwnWritesOfSubresources writes the subresources of a deployment.
 func TestOwnWritesOfSubresources(t *testing.T) {
 	t.Parallel()
 	b := startBehind(t)

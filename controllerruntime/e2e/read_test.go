@@ -29,7 +29,7 @@ func untyped(o *unstructured.Unstructured) client.Object {
 	return o
 }
 
-// What is read from the cache is what the server has, in each representation.
+// Reads from the cache return the objects of the server, in each representation.
 func TestGet(t *testing.T) {
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		w := start(t, p, cache.Options{})
@@ -48,7 +48,7 @@ func TestGet(t *testing.T) {
 			want, got := tc.make(), tc.make()
 			peer.Must(t, w.Live.Get(w.Ctx, key, want))
 			w.Eventually("it is in the cache, "+tc.reason, func() bool { return w.Client.Get(w.Ctx, key, got) == nil })
-			want.GetObjectKind().SetGroupVersionKind(kind) // which that of a cache does, and a live one does not always
+			want.GetObjectKind().SetGroupVersionKind(kind) // the cache sets the kind, and a live read does not always
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s: the cache has another object than the server (-server +cache):\n%s", tc.reason, diff)
 			}
@@ -58,16 +58,16 @@ func TestGet(t *testing.T) {
 			got.SetLabels(map[string]string{"mine": "changed"})
 			peer.Must(t, w.Client.Get(w.Ctx, key, got))
 			if got.GetLabels()["app"] != "web" {
-				t.Errorf("%s: the cache has handed out its own object", tc.reason)
+				t.Errorf("%s: the cache has returned its own object", tc.reason)
 			}
 			if err := w.Client.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "b"},
 				tc.make()); !apierrors.IsNotFound(err) {
-				t.Errorf("%s: what is not there is %v", tc.reason, err)
+				t.Errorf("%s: a missing object is %v", tc.reason, err)
 			}
 		}
 		if err := w.Client.Get(w.Ctx, client.ObjectKey{Namespace: "elsewhere", Name: "a"}, cm); err == nil ||
 			apierrors.IsNotFound(err) {
-			t.Errorf("a namespace that is not watched is %v", err)
+			t.Errorf("a read of a namespace that is not watched: %v", err)
 		}
 	})
 }
@@ -102,7 +102,7 @@ func TestList(t *testing.T) {
 			{"by a field, in the namespace", []client.ListOption{
 				client.MatchingFields{"v": "y"}, client.InNamespace(w.Namespace),
 			}, []string{"b"}},
-			{"by an index that came later", []client.ListOption{client.MatchingFields{"late": "x"}}, []string{"a", "c"}},
+			{"by an index that was added later", []client.ListOption{client.MatchingFields{"late": "x"}}, []string{"a", "c"}},
 			{"by two fields", []client.ListOption{client.MatchingFields{"v": "x", "late": "x"}}, []string{"a", "c"}},
 			{"by a value that no object has", []client.ListOption{client.MatchingFields{"v": "z"}}, []string{}},
 		} {
@@ -150,12 +150,12 @@ func TestMissesStartInformers(t *testing.T) {
 		}
 		again := w.Informer(secret)
 		if again.IsStopped() || !again.HasSynced() {
-			t.Error("the informer that follows one that was removed has not begun")
+			t.Error("the successor of a removed informer has not started")
 		}
 		peer.Must(t, w.Cache.Get(w.Ctx, key, &corev1.Secret{}))
 		w.Stop()
 		if !again.IsStopped() {
-			t.Error("an informer goes on after the cache")
+			t.Error("an informer runs after the cache has stopped")
 		}
 	})
 }
@@ -165,17 +165,17 @@ func isNotStarted(err error) bool {
 	return ok
 }
 
-func TestReadersMayBeToldThatThereIsNoInformer(t *testing.T) {
+func TestReadsFailWithoutAnInformer(t *testing.T) {
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		w := start(t, p, cache.Options{ReaderFailOnMissingInformer: true})
 		err := w.Cache.List(w.Ctx, &corev1.SecretList{})
 		if _, ok := err.(*cache.ErrResourceNotCached); !ok {
-			t.Errorf("a list of what is not watched is %v", err)
+			t.Errorf("a list of a kind that is not watched: %v", err)
 		}
 	})
 }
 
-// Selectors of a kind, and what is shared where no copies are wanted.
+// TestByObject sets selectors of a kind, and sharing where no copies are wanted.
 func TestByObject(t *testing.T) {
 	peer.Alike(t, func(t *testing.T, p peer.Peer) {
 		namespace, yes := env.Namespace(t), true
@@ -207,7 +207,7 @@ func TestByObject(t *testing.T) {
 			t.Error("without deep copies two readers were given two objects")
 		}
 		var secrets corev1.SecretList
-		w.Eventually("the secret is there", func() bool {
+		w.Eventually("the secret exists", func() bool {
 			peer.Must(t, w.Cache.List(w.Ctx, &secrets))
 			return len(secrets.Items) == 1 && secrets.Items[0].Name == "a"
 		})

@@ -27,8 +27,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// counter counts the requests of a program, but for watches and lists, also those of one object by which a cache that
-// waits for a write asks for it.
+// counter counts the requests of a program, except watches and lists. A get by which a cache waits for a write is not
+// counted either.
 type counter struct {
 	mu  sync.Mutex
 	all []string
@@ -56,7 +56,7 @@ type counting struct {
 	counter *counter
 }
 
-// RoundTrip counts a request, but for one that the API server has no time for and that is sent again.
+// RoundTrip counts a request, unless the API server is too busy and the request is repeated.
 func (t *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.next.RoundTrip(r)
 	q := r.URL.Query()
@@ -67,11 +67,11 @@ func (t *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// WrappedRoundTripper lets client-go find what is below.
+// WrappedRoundTripper lets client-go find the wrapped transport.
 func (t *counting) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// TestEveryKind has one child of each kind that Kubernetes persists, and looks at all of them a hundred times: not one
-// request is sent. Then each is changed by somebody else, beside what is owned and in it.
+// TestEveryKind has one child of each kind that Kubernetes persists. A hundred rounds over all of them send no request.
+// Then other writers change each child, in fields that the operator does not own and in fields that it owns.
 func TestEveryKind(t *testing.T) {
 	cp := clustertest.Start(t, cluster.Options{
 		APIServerFlags: []string{
@@ -169,9 +169,9 @@ func TestEveryKind(t *testing.T) {
 			t.Errorf("%s: %d requests: %v", reason, len(all), slices.Compact(all))
 		}
 	}
-	nothing("a hundred times nothing to do")
+	nothing("a hundred rounds without changes")
 
-	// Somebody else has another annotation, of no concern to us.
+	// Another writer's annotation needs no correction.
 	annotate := func(name, value string) {
 		for node, child := range children {
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, name, value)
@@ -198,13 +198,13 @@ func TestEveryKind(t *testing.T) {
 	again()
 	nothing("foreign fields")
 
-	// Now what is owned of each of them.
+	// Now change an owned annotation of each of them.
 	annotate(dependent.AnnotationNode, "theirs")
 	for node, child := range children {
 		want := "everything/" + node
 		for it := named(child); it.GetAnnotations()[dependent.AnnotationNode] != want; {
 			if err := user.Get(ctx, client.KeyOf(child), it); err != nil {
-				t.Fatalf("%s was not put right: %v", node, err)
+				t.Fatalf("%s was not restored: %v", node, err)
 			}
 		}
 	}
@@ -216,7 +216,7 @@ func TestEveryKind(t *testing.T) {
 	if n := len(slices.Compact(slices.Clone(all))); len(all) != n || n != len(children) {
 		for node, child := range children {
 			if !slices.ContainsFunc(all, func(r string) bool { return strings.HasSuffix(r, "/"+child.GetName()) }) {
-				t.Errorf("%s was put right without a request", node)
+				t.Errorf("%s was restored without a request", node)
 			}
 		}
 		t.Errorf("%d requests, of which %d differ, for %d children: %v", len(all), n, len(children), all)

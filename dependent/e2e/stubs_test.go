@@ -15,8 +15,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// stubs returns an object of each kind that Kubernetes persists: the data of its own storage tests, read from the
-// source of the module that the control plane is built of.
+// stubs returns an object of each kind that Kubernetes persists. They are data of its own storage tests, from the
+// source of the module from which the control plane is built.
 func stubs(t *testing.T) map[schema.GroupVersionResource]*unstructured.Unstructured {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
@@ -64,13 +64,13 @@ func stubs(t *testing.T) map[schema.GroupVersionResource]*unstructured.Unstructu
 	return all
 }
 
-// unknown is what some of them have besides, and their schema does not know: an apply of it is an error.
+// unknown are fields of some stubs that their schema does not have. Applying them is an error.
 var unknown = map[string][]string{
 	"priorityclasses": {"Value"}, "clusterrolebindings": {"subjects"}, "rolebindings": {"subjects"},
 	"endpointslices": {"protocol"}, "podcertificaterequests": {"userConfig"},
 }
 
-// text evaluates a string expression; what it names is the image, or the namespace.
+// text evaluates a string expression. Names stand for the image, or the namespace.
 func text(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -22,11 +22,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestAccepted: a real API server takes all that kustomize and the chart make, without a warning, and then the pods of
-// the Deployment, which the namespace holds to its standard.
+// TestAccepted: a real API server accepts all objects of kustomize and of the chart without a warning. It also admits
+// the pods of the Deployment, by the namespace's pod security standard.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
-	// What is made has names of its own in the whole cluster.
+	// The objects of the cluster have fixed names, so the test needs a cluster of its own.
 	config := clustertest.Start(t, cluster.Options{}).Config()
 	for _, c := range []struct {
 		name    string
@@ -34,7 +34,7 @@ func TestAccepted(t *testing.T) {
 	}{
 		{"the definitions", definitions(t, load(t))},
 		{"deploy", objects(t, build(t))},
-		{"the chart", rendered(t, nil)}, // over what is there already
+		{"the chart", rendered(t, nil)}, // over the existing objects
 		{"the chart with shards", rendered(t, values{"shards": true})},
 		{"the chart with all its values", rendered(t, everything())},
 	} {
@@ -42,17 +42,17 @@ func TestAccepted(t *testing.T) {
 			t.Errorf("%s: %s", c.name, strings.Join(problems, "\n"))
 		}
 	}
-	// Nothing would be accepted by mistake: what is wrong is told.
+	// Invalid objects are reported, so nothing is accepted by mistake.
 	bad := rendered(t, nil)
 	get(t, bad["Deployment fairlead-system/fairlead-controller"], "spec", "template",
 		"spec").(values)["hostNetwork"] = true
 	bad["PodDisruptionBudget fairlead-system/fairlead-controller"]["spec"].(values)["minAvailable"] = "some"
-	if problems := apply(t, config, bad); len(problems) != 3 { // the budget, the pod, and a warning of the Deployment
-		t.Errorf("of a host's pod and a wrong budget is told %v", problems)
+	if problems := apply(t, config, bad); len(problems) != 3 { // the budget, the pod, and a warning about the Deployment
+		t.Errorf("for a pod of the host and an invalid budget the problems are %v", problems)
 	}
 }
 
-// apply applies objects in the order of helm, and asks whether a pod of the Deployment would be admitted.
+// apply applies objects in the order of helm, and checks whether a pod of the Deployment would be admitted.
 func apply(t *testing.T, config *rest.Config, objects map[string]values) (problems []string) {
 	t.Helper()
 	var warnings strings.Builder
@@ -79,7 +79,7 @@ func apply(t *testing.T, config *rest.Config, objects map[string]values) (proble
 			all = append(all, pod)
 		}
 	}
-	first := []string{"Namespace", "ServiceAccount", "ClusterRole", "Role"} // and the pods after their account
+	first := []string{"Namespace", "ServiceAccount", "ClusterRole", "Role"} // and pods after their account
 	slices.SortStableFunc(all, func(a, b *unstructured.Unstructured) int {
 		return cmp.Compare(uint(slices.Index(first, a.GetKind())), uint(slices.Index(first, b.GetKind())))
 	})

@@ -29,7 +29,8 @@ func load(t *testing.T) *chart.Chart {
 	return c
 }
 
-// render is helm template, in the namespace "default" unless one is given: files by name, without the definitions.
+// render renders the chart as helm template does, in the namespace of the release. It returns files by name, without
+// the definitions.
 func render(t *testing.T, v values, release string) (map[string]string, error) {
 	t.Helper()
 	return renderChart(load(t), v, release)
@@ -44,7 +45,7 @@ func renderChart(c *chart.Chart, v values, release string) (map[string]string, e
 	return engine.Render(c, all)
 }
 
-// definitions returns what helm installs before everything else, and never again.
+// definitions returns the objects that helm installs first, and never updates.
 func definitions(t *testing.T, c *chart.Chart) map[string]values {
 	t.Helper()
 	out := map[string]values{}
@@ -58,7 +59,7 @@ func definitions(t *testing.T, c *chart.Chart) map[string]values {
 	return out
 }
 
-// packaged returns a chart as it is after helm package.
+// packaged returns a chart after helm package.
 func packaged(t *testing.T, c *chart.Chart) *chart.Chart {
 	t.Helper()
 	file, err := chartutil.Save(c, t.TempDir())
@@ -72,7 +73,7 @@ func packaged(t *testing.T, c *chart.Chart) *chart.Chart {
 	return out
 }
 
-// rendered returns the objects that the chart makes of values, by kind, namespace and name.
+// rendered returns the objects of the chart with values, by kind, namespace and name.
 func rendered(t *testing.T, v values) map[string]values {
 	t.Helper()
 	files, err := render(t, v, "default")
@@ -109,7 +110,7 @@ func id(obj values) string {
 	return obj["kind"].(string) + " " + ns + "/" + meta["name"].(string)
 }
 
-// objects returns what kustomize has built in the same form.
+// objects returns the objects that kustomize has built, in the same form.
 func objects(t *testing.T, built resmap.ResMap) map[string]values {
 	t.Helper()
 	out := map[string]values{}
@@ -127,7 +128,7 @@ func objects(t *testing.T, built resmap.ResMap) map[string]values {
 	return out
 }
 
-// TestChart: the chart makes what kustomize builds, object by object.
+// TestChart: the chart renders the objects that kustomize builds.
 func TestChart(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(objects(t, build(t)), rendered(t, nil)); diff != "" {
@@ -138,7 +139,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestChartLint: helm lint has nothing to say but that there is no icon.
+// TestChartLint: helm lint reports only that there is no icon.
 func TestChartLint(t *testing.T) {
 	t.Parallel()
 	lintChart(t, "../chart")
@@ -153,8 +154,8 @@ func lintChart(t *testing.T, dir string) {
 	}
 }
 
-// TestChartDefinitions: the chart installs the definitions of the API, all of them, also when it was packaged, although
-// they are elsewhere in the repository.
+// TestChartDefinitions: the chart installs all definitions of the API, also after it was packaged. The definitions lie
+// outside the chart in the repository.
 func TestChartDefinitions(t *testing.T) {
 	t.Parallel()
 	got := slices.Sorted(maps.Keys(definitions(t, packaged(t, load(t)))))
@@ -164,7 +165,7 @@ func TestChartDefinitions(t *testing.T) {
 	}
 }
 
-// everything sets each value to something else than its default.
+// everything sets each value to something other than its default.
 func everything() values {
 	return values{
 		"namespace": values{"name": "operations"},
@@ -189,7 +190,7 @@ func everything() values {
 	}
 }
 
-// TestChartValues: each value arrives where it is said to.
+// TestChartValues: each value has its documented effect.
 func TestChartValues(t *testing.T) {
 	t.Parallel()
 	all := everything()
@@ -247,7 +248,7 @@ func TestChartValues(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", each.what, diff)
 		}
 	}
-	// Single namespaces: rights to their objects are in them alone.
+	// Only single namespaces: rights to their objects are granted only there.
 	names := slices.Sorted(maps.Keys(got))
 	for name, want := range map[string]bool{
 		"ClusterRoleBinding /fairlead-controller": false, "ClusterRoleBinding /fairlead-controller-reviews": true,
@@ -259,7 +260,7 @@ func TestChartValues(t *testing.T) {
 	}
 }
 
-// TestChartNamespace: where helm has made the namespace, for its own record of the release, the chart does not.
+// TestChartNamespace: the chart does not create the namespace in which helm stores the release.
 func TestChartNamespace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -276,7 +277,7 @@ func TestChartNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(files["fairlead/templates/namespace.yaml"], "kind: Namespace"); got != c.want {
-			t.Errorf("in %s with %v the namespace is made: %t", c.release, c.values, got)
+			t.Errorf("in %s with %v the namespace is created: %t", c.release, c.values, got)
 		}
 		if got := strings.Contains(files["fairlead/templates/NOTES.txt"], "kubectl label"); got != (c.release != "default") {
 			t.Errorf("in %s the notes are\n%s", c.release, files["fairlead/templates/NOTES.txt"])
@@ -284,7 +285,7 @@ func TestChartNamespace(t *testing.T) {
 	}
 }
 
-// TestChartRefuses: wrong values are refused, by name.
+// TestChartRefuses: invalid values are refused, by name.
 func TestChartRefuses(t *testing.T) {
 	t.Parallel()
 	for reason, v := range map[string]values{
@@ -311,7 +312,7 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// get returns what an object has at a path.
+// get returns the field of an object at a path.
 func get(t *testing.T, obj values, path ...any) any {
 	t.Helper()
 	var v any = obj

@@ -25,7 +25,7 @@ func build(t *testing.T) resmap.ResMap {
 	return built
 }
 
-// at returns what a built resource has at a path.
+// at returns the field of a built resource at a path.
 func at(t *testing.T, built resmap.ResMap, kind string, path ...any) any {
 	t.Helper()
 	for _, r := range built.Resources() {
@@ -74,8 +74,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestSelectors: what selects the pods of the controller by labels or names its port means the ones that the Deployment
-// makes.
+// TestSelectors: selectors and port names of other objects match the pods of the Deployment.
 func TestSelectors(t *testing.T) {
 	t.Parallel()
 	built := build(t)
@@ -92,7 +91,7 @@ func TestSelectors(t *testing.T) {
 	}
 	port := at(t, built, "Deployment", "spec", "template", "spec", "containers", 0, "ports", 0, "name")
 	if got := at(t, built, "Service", "spec", "ports", 0, "targetPort"); got != port {
-		t.Errorf("the Service leads to port %v, the container has %v", got, port)
+		t.Errorf("the Service has the port %v, the container has %v", got, port)
 	}
 	if got := at(t, built, "NetworkPolicy", "spec", "ingress", 0, "ports", 0, "port"); got != port {
 		t.Errorf("the NetworkPolicy opens port %v, the container has %v", got, port)
@@ -104,12 +103,12 @@ func TestSelectors(t *testing.T) {
 	}
 	if got := at(t, built, "Deployment", "spec", "replicas"); got.(int) <= at(t, built, "PodDisruptionBudget", "spec",
 		"minAvailable").(int) {
-		t.Errorf("with %v replicas the PodDisruptionBudget lets no node be drained", got)
+		t.Errorf("with %v replicas the PodDisruptionBudget blocks the draining of nodes", got)
 	}
 }
 
-// TestServed: the HTTP API is secured and asks for tokens that are good for nothing else; what is not API, and probes,
-// are on another port.
+// TestServed: the HTTP API requires TLS, and tokens with an audience of its own. Metrics and probes are on another
+// port.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	built := build(t)
@@ -136,7 +135,7 @@ func TestServed(t *testing.T) {
 		}
 	}
 	if _, ok := flags["--insecure-http"]; ok {
-		t.Error("it is served by plain HTTP")
+		t.Error("plain HTTP is served")
 	}
 	for _, probe := range []string{"readinessProbe", "livenessProbe"} {
 		if got := container[probe].(map[string]any)["httpGet"].(map[string]any)["port"]; got != "metrics" {

@@ -18,8 +18,7 @@ import (
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// images answers the linter's questions about base images, which it has only to know whether they are for the platform:
-// nothing is looked up.
+// images resolves base images for the linter, which needs only their platform, without a registry.
 type images struct{}
 
 func (images) ResolveImageConfig(
@@ -31,8 +30,8 @@ func (images) ResolveImageConfig(
 
 var _ llb.ImageMetaResolver = images{}
 
-// check is docker build --check with all rules: the warnings of parser and linter, and the error that would end a
-// build.
+// check runs docker build --check with all rules. It returns the warnings of parser and linter, and an error that would
+// end a build.
 func check(t *testing.T, text string) (wrong []string) {
 	t.Helper()
 	parsed, err := parser.Parse(strings.NewReader(text))
@@ -52,7 +51,7 @@ func check(t *testing.T, text string) (wrong []string) {
 	return wrong
 }
 
-// TestDockerfileLint: docker has nothing to say about the Dockerfile, and would have about these mistakes.
+// TestDockerfileLint: docker reports nothing about the Dockerfile, and reports these mistakes.
 func TestDockerfileLint(t *testing.T) {
 	t.Parallel()
 	text := dockerfile(t)
@@ -81,7 +80,7 @@ func TestPlatforms(t *testing.T) {
 	text := dockerfile(t)
 	for _, arch := range []string{"amd64", "arm64"} {
 		if got := architectures(t, text, arch); !slices.Equal(got, []string{arch}) {
-			t.Errorf("for %s it is built for %v", arch, got)
+			t.Errorf("the image for %s has programs for %v", arch, got)
 		}
 	}
 	bad := strings.Replace(text, "ARG TARGETOS TARGETARCH", "ARG TARGETOS=linux TARGETARCH=amd64", 1)
@@ -90,7 +89,7 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// architectures returns what TARGETARCH is where a Dockerfile calls go build, in an image for a platform.
+// architectures returns the values of TARGETARCH for the calls of go build in a Dockerfile, in an image for a platform.
 func architectures(t *testing.T, text, arch string) (out []string) {
 	t.Helper()
 	platform := ocispecs.Platform{OS: "linux", Architecture: arch}

@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// instruction is one of a Dockerfile.
+// instruction is one instruction of a Dockerfile.
 type instruction struct {
 	name, rest string
 }
 
-// stages returns the instructions of a Dockerfile by stage, each beginning with FROM.
+// stages returns the instructions of a Dockerfile by stage, each starting with FROM.
 func stages(t *testing.T, text string) [][]instruction {
 	t.Helper()
 	var out [][]instruction
@@ -41,14 +41,14 @@ var (
 	goOfBase = regexp.MustCompile(`^golang:([0-9.]+)-`)
 )
 
-// base returns what a stage is made from, and its name behind it, without the platform that it is made on.
+// base returns the base image of a stage, and the name of the stage after it, without the platform.
 func base(stage []instruction) []string {
 	return slices.DeleteFunc(strings.Fields(stage[0].rest), func(word string) bool {
 		return word == "--platform=$BUILDPLATFORM"
 	})
 }
 
-// lint says what is wrong with a Dockerfile for a program that needs nothing but itself.
+// lint returns what is wrong with a Dockerfile of a program that needs no other files.
 func lint(t *testing.T, text string) (wrong []string) {
 	t.Helper()
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -57,7 +57,7 @@ func lint(t *testing.T, text string) (wrong []string) {
 	for i, stage := range all {
 		from := base(stage)
 		if from[0] != "scratch" && !names[from[0]] && !version.MatchString(from[0]) {
-			say("FROM %s is of no certain version", from[0])
+			say("FROM %s has no fixed version", from[0])
 		}
 		if len(from) == 3 {
 			names[from[2]] = true
@@ -65,10 +65,10 @@ func lint(t *testing.T, text string) (wrong []string) {
 		for _, in := range stage {
 			switch in.name {
 			case "ADD":
-				say("ADD, where COPY does")
+				say("ADD where COPY suffices")
 			case "COPY":
 				if of, ok := strings.CutPrefix(strings.Fields(in.rest)[0], "--from="); ok && !names[of] {
-					say("COPY from %s, which is no stage", of)
+					say("COPY from %s, which is not a stage", of)
 				}
 			case "FROM", "RUN", "ENV", "ARG", "WORKDIR", "USER", "ENTRYPOINT", "CMD":
 			default:
@@ -78,7 +78,7 @@ func lint(t *testing.T, text string) (wrong []string) {
 	}
 	last, built := all[len(all)-1], fmt.Sprint(all[:len(all)-1])
 	if last[0].rest != "scratch" {
-		say("the image is made from %s, with more than the program in it", last[0].rest)
+		say("the base image %s has more than the program", last[0].rest)
 	}
 	for _, flag := range []string{"CGO_ENABLED=0", "GOTOOLCHAIN=local", "-trimpath", "-buildid="} {
 		if !strings.Contains(built, flag) {
@@ -95,7 +95,7 @@ func lint(t *testing.T, text string) (wrong []string) {
 	user, group, _ := strings.Cut(find("USER"), ":")
 	for _, id := range []string{user, group} {
 		if n, err := strconv.Atoi(id); err != nil || n == 0 {
-			say("USER %q is not that of somebody else than root, by number", find("USER"))
+			say("USER %q is not a numeric user other than root", find("USER"))
 			break
 		}
 	}
@@ -134,7 +134,7 @@ func TestDockerfile(t *testing.T) {
 	if has == nil || older(has[1], wanted) {
 		t.Errorf("built with Go %v, go.mod wants %s", has, wanted)
 	}
-	for old, bad := range map[string]string{ // what the lint is there for
+	for old, bad := range map[string]string{ // mistakes that lint must find
 		"USER 65532:65532": "USER 0:0", "FROM scratch": "FROM debian:latest", "-trimpath": "", "--from=build": "--from=other",
 		"CGO_ENABLED=0":            "",
 		`ENTRYPOINT ["/fairlead"]`: "ENTRYPOINT /fairlead", "golang:": "golang@", "COPY . .": "ADD . .",
@@ -158,13 +158,13 @@ func numbers(version string) (out []int) {
 	return out
 }
 
-// TestImage: the Deployment runs a certain version, as the user that the image is made for.
+// TestImage: the Deployment runs a fixed version, as the user of the image.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	built := build(t)
 	image := at(t, built, "Deployment", "spec", "template", "spec", "containers", 0, "image").(string)
 	if !version.MatchString(image) {
-		t.Errorf("image %s is of no certain version", image)
+		t.Errorf("image %s has no fixed version", image)
 	}
 	pod := at(t, built, "Deployment", "spec", "template", "spec", "securityContext").(map[string]any)
 	all := stages(t, dockerfile(t))

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRestricted holds the pods to the profile that the namespace enforces (Pod Security Standards, restricted).
+// TestRestricted: the pods meet the profile that the namespace enforces (Pod Security Standards, restricted).
 func TestRestricted(t *testing.T) {
 	t.Parallel()
 	built := build(t)
@@ -54,7 +54,7 @@ func TestRestricted(t *testing.T) {
 	}
 }
 
-// rule is one of a NetworkPolicy as a test asks for it.
+// rule is one rule of a NetworkPolicy, as far as tests read it.
 type rule struct {
 	peers []any
 	ports []string
@@ -74,7 +74,7 @@ func rules(t *testing.T, direction, peers string) (out []rule) {
 	return out
 }
 
-// TestIngress: everybody reaches the HTTP API, and only some the metrics.
+// TestIngress: all peers may reach the HTTP API, and only some the metrics.
 func TestIngress(t *testing.T) {
 	t.Parallel()
 	for _, r := range rules(t, "ingress", "from") {
@@ -82,12 +82,12 @@ func TestIngress(t *testing.T) {
 		case len(r.ports) != 1:
 			t.Errorf("ports %v in one rule", r.ports)
 		case r.ports[0] != "http" && len(r.peers) == 0:
-			t.Errorf("port %s is open to everybody", r.ports[0])
+			t.Errorf("port %s is open to all peers", r.ports[0])
 		}
 	}
 }
 
-// TestEgress: the controller reaches names, the API server and public addresses, and in the cluster no other port.
+// TestEgress: the controller reaches DNS, the API server and public addresses, and no other port in the cluster.
 func TestEgress(t *testing.T) {
 	t.Parallel()
 	if types := at(t, build(t), "NetworkPolicy", "spec", "policyTypes"); !slices.Contains(types.([]any), any("Egress")) {
@@ -127,8 +127,7 @@ func within(cidr any, addr string) bool {
 	return err == nil && prefix.Contains(netip.MustParseAddr(addr))
 }
 
-// TestRights: what all replicas share is in the namespace of the controller, and nowhere else may it write Leases or
-// Secrets.
+// TestRights: the controller may write Leases and Secrets only in its own namespace.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	built := build(t)

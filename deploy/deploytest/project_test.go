@@ -22,9 +22,9 @@ import (
 // same are the values with which the chart of a project renders what kustomize builds.
 var same = values{"namespace": values{"name": "web-system"}, "crds": values{"keep": false}}
 
-// TestProject builds the deploy/ of a project of fairlead new with kustomize and with helm. Both make the same of it,
-// also with a kind, a webhook, a version and a file that were added, and with changed files. A real API server accepts
-// it. Each value of the chart has its effect.
+// TestProject builds the deploy/ of a project of fairlead new with kustomize and with helm. Both produce the same
+// objects, also after a kind, a webhook, a version and a file were added or changed. A real API server accepts them.
+// Each value of the chart has its effect.
 func TestProject(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestProject(t *testing.T) {
 	for _, step := range []struct {
 		reason string
 		do     func()
-		want   string // is in what is built
+		want   string // contained in the objects
 	}{
 		{"as it was written", func() {}, "webpages.web.example.com"},
 		{"with another kind", func() {
@@ -139,7 +139,7 @@ func testProjectDeployment(t *testing.T, built map[string]values) {
 	}
 }
 
-// testProjectValues: each value arrives, and nothing else changes.
+// testProjectValues: each value has its effect, and changes nothing else.
 func testProjectValues(t *testing.T, c *chart.Chart) {
 	t.Helper()
 	all := values{
@@ -260,7 +260,7 @@ func testProjectNamespace(t *testing.T, c *chart.Chart) {
 	}
 }
 
-// projectChart returns the chart of a project, as it is in its package.
+// projectChart returns the packaged chart of a project.
 func projectChart(t *testing.T, project string) *chart.Chart {
 	t.Helper()
 	c, err := loader.LoadDir(filepath.Join(project, "chart"))
@@ -270,7 +270,7 @@ func projectChart(t *testing.T, project string) *chart.Chart {
 	return packaged(t, c)
 }
 
-// ofChart returns what a chart makes of values, with the definitions.
+// ofChart returns the objects of a chart with values, with the definitions.
 func ofChart(t *testing.T, c *chart.Chart, v values) map[string]values {
 	t.Helper()
 	files, err := renderChart(c, v, "default")
@@ -282,7 +282,7 @@ func ofChart(t *testing.T, c *chart.Chart, v values) map[string]values {
 	return all
 }
 
-// ofProject returns what kustomize makes of a project.
+// ofProject returns the objects that kustomize builds of a project.
 func ofProject(t *testing.T, project string) map[string]values {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).

@@ -30,7 +30,7 @@ func release(t *testing.T, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// plugin is a manifest of krew, as far as it is used here; what else is in one is an error.
+// plugin is a manifest of krew. Fields that tests do not use are errors.
 type plugin struct {
 	APIVersion, Kind string
 	Metadata         struct{ Name string }
@@ -44,7 +44,7 @@ type plugin struct {
 	}
 }
 
-// TestKrew: the manifest of a release names its archives, each with its sum, for the platforms that they are for.
+// TestKrew: the manifest of a release has an archive with its checksum for each platform.
 func TestKrew(t *testing.T) {
 	t.Parallel()
 	const version = "v1.2.3"
@@ -77,7 +77,7 @@ func TestKrew(t *testing.T) {
 	if got.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || got.Kind != "Plugin" ||
 		got.Metadata.Name != "fairlead" || got.Spec.Version != version || len(got.Spec.ShortDescription) > 50 ||
 		got.Spec.ShortDescription == "" || got.Spec.Description == "" {
-		t.Errorf("krew would not take %+v", got)
+		t.Errorf("krew refuses %+v", got)
 	}
 	have := map[string]string{}
 	for _, p := range got.Spec.Platforms {
@@ -86,7 +86,7 @@ func TestKrew(t *testing.T) {
 		labels := p.Selector.MatchLabels
 		if name != fmt.Sprintf("fairlead_%s_%s_%s.tar.gz", version, labels["os"], labels["arch"]) || p.Bin != "fairlead" ||
 			p.URI != "https://github.com/fairlead-io/fairlead/releases/download/"+version+"/"+name {
-			t.Errorf("%v is not where it is said to be: %s", labels, p.URI)
+			t.Errorf("%v is not at its path: %s", labels, p.URI)
 		}
 		if sum, err := hex.DecodeString(p.SHA256); err != nil || len(sum) != 32 {
 			t.Errorf("%s has the sum %s", name, p.SHA256)
@@ -112,7 +112,7 @@ func TestKrew(t *testing.T) {
 	}
 }
 
-// TestReleaseCheck: a version that is not written down where it has to be is no release.
+// TestReleaseCheck: a version that is not written in all required files cannot be released.
 func TestReleaseCheck(t *testing.T) {
 	t.Parallel()
 	_, err := release(t, "check", "v99.0.0")
@@ -126,7 +126,7 @@ func TestReleaseCheck(t *testing.T) {
 	}
 }
 
-// workflow is one of GitHub, as far as it is held to something here.
+// workflow is a workflow of GitHub, as far as tests read it.
 type workflow struct {
 	Permissions map[string]string
 	Jobs        map[string]struct {
@@ -142,8 +142,8 @@ var (
 	targets = regexp.MustCompile(`make ([a-z]+)`)
 )
 
-// TestWorkflow: what publishes comes after the tests and has the rights of its job alone, actions are of certain
-// versions, and what is run exists.
+// TestWorkflow: publishing jobs run after the tests with only their own rights. Actions have fixed versions, and all
+// commands exist.
 func TestWorkflow(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../../.github/workflows/release.yml")
@@ -174,7 +174,7 @@ func TestWorkflow(t *testing.T) {
 		}
 		for _, step := range job.Steps {
 			if step.Uses != "" && !pinned.MatchString(step.Uses) {
-				t.Errorf("%s uses %s, which is of no certain version", name, step.Uses)
+				t.Errorf("%s uses %s, which has no fixed version", name, step.Uses)
 			}
 			all = append(all, step.Run)
 		}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// buildShared builds deploy/ with the component deploy/shards, as somebody does who uses both.
+// buildShared builds deploy/ with the component deploy/shards, as a user of both does.
 func buildShared(t *testing.T) resmap.ResMap {
 	t.Helper()
 	deploy, err := filepath.Abs("..")
@@ -39,8 +39,8 @@ func buildShared(t *testing.T) resmap.ResMap {
 	return built
 }
 
-// TestShared: with the component three replicas share the operations, two of which stay when nodes are drained, and may
-// do with Leases what a group needs, in the namespace of the controller.
+// TestShared: with the component, three replicas share the operations, and two stay when nodes are drained. They have
+// the rights to Leases that a group needs, in the namespace of the controller.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	alone, built := build(t), buildShared(t)
@@ -88,6 +88,6 @@ func TestShared(t *testing.T) {
 		}
 	}
 	if roles != 4 {
-		t.Errorf("%d of a Role and its binding", roles)
+		t.Errorf("%d objects, want a Role and its binding", roles)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// hooks is a program that serves webhooks of the API server. In trouble it cannot decide, its configuration is changed
-// by others, it is asked by strangers, and later it cannot renew its certificate.
+// hooks runs a program that serves webhooks of the API server. In trouble its hooks fail, other writers change its
+// configuration, and strangers send requests. Later it cannot renew its certificate.
 func (w *world) hooks(pod string) {
 	w.server.Register(apiserver.Resource{
 		Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations",
@@ -42,7 +42,7 @@ func (w *world) hooks(pod string) {
 		})
 	asks := &http.Client{Transport: &http.Transport{
 		DialContext:     func(context.Context, string, string) (net.Conn, error) { return listener.dial() },
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // who it is does not matter here
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the identity of the server does not matter here
 	}}
 	w.stops = append(w.stops, asks.CloseIdleConnections)
 	w.start("prod/hooks", pod, rt)
@@ -65,18 +65,18 @@ func (w *world) hooks(pod string) {
 	}
 	w.act = append(w.act, func() {
 		if w.round < 2 {
-			return // it is not configured yet
+			return // not configured yet
 		}
 		ask("application/json")
 		if !w.trouble.Load() {
 			return
 		}
 		ask("text/plain")
-		_ = w.server.Remove(configuration, metav1.NamespaceAll, "hooks") // it is put back each minute
+		_ = w.server.Remove(configuration, metav1.NamespaceAll, "hooks") // the program restores it each minute
 	})
 }
 
-// pipeListener is a listener in memory, whose connections let the time of a bubble go on.
+// pipeListener is a listener in memory, whose connections do not block the time of a bubble.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -93,7 +93,7 @@ func (l *pipeListener) dial() (net.Conn, error) {
 	case l.conns <- server:
 		return client, nil
 	case <-l.closed:
-		return nil, errors.New("nobody listens")
+		return nil, errors.New("no listener")
 	}
 }
 

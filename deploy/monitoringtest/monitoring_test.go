@@ -27,25 +27,25 @@ func TestMain(m *testing.M) {
 
 const dir = "../monitoring/"
 
-// silent are the alerts that do not fire in the trouble that the programs of the test get into, with why.
+// silent has the alerts that do not fire in this test, with the reasons.
 var silent = map[string]string{
-	"FairleadSharedObjectChanged":  "who changes a shared object is a race, which tests look for",
+	"FairleadSharedObjectChanged":  "tests search for races that change a shared object",
 	"FairleadObjectsUnreadable":    "it takes an object that a store cannot keep, or a reader decode",
-	"FairleadWatchLags":            "it takes a watch that stays open and is late by a minute",
+	"FairleadWatchLags":            "it takes an open watch that lags by a minute",
 	"FairleadFlowStuck":            "it takes a fiber that ignores its context and is preempted",
 	"FairleadFlowPositionsLost":    "it takes fibers that are saved, and a file system that fails",
 	"FairleadRetryBudgetExhausted": "it takes more requests than these programs make",
 	"FairleadSlotsDoNotMove":       "it takes a holder that works for just the slot that is to move",
 	"FairleadWebhookQuarantined":   "it takes a process that dies",
-	"FairleadCallsQueue":           "it takes receivers that do not answer, for which the clock would wait",
+	"FairleadCallsQueue":           "it takes receivers that do not answer, which would stop the clock",
 }
 
-// absent are the metrics that have no series before something happens that does not happen to the programs of the test.
+// absent has the metrics without series, because their cause does not occur in this test.
 var absent = map[string]bool{
 	"fairlead_reconcile_map_errors_total": true, "fairlead_http_connections_closed_total": true,
 }
 
-// alerts are those of both files.
+// alerts returns the alerts of both files.
 func alerts(t *testing.T) (all []rulefmt.Rule) {
 	t.Helper()
 	for _, file := range []string{"library.rules.yaml", "controller.rules.yaml"} {
@@ -61,7 +61,7 @@ func alerts(t *testing.T) (all []rulefmt.Rule) {
 	return all
 }
 
-// panel is one of the board, with what it asks.
+// panel is a panel of the board, with its queries.
 type panel struct {
 	Title, Type string
 	Targets     []struct{ Expr string }
@@ -86,8 +86,8 @@ func loadBoard(t *testing.T) (b board) {
 	return b
 }
 
-// filled are queries as Grafana sends them: with all of each variable chosen, and the interval that it computes from
-// the scrapes'.
+// filled returns a query as Grafana sends it: with all values of each variable, and the interval that it computes from
+// that of scrapes.
 func filled(b board, expr string) string {
 	for _, v := range b.Templating.List {
 		expr = strings.ReplaceAll(expr, "$"+v.Name+`"`, `.*"`)
@@ -95,12 +95,11 @@ func filled(b board, expr string) string {
 	return strings.ReplaceAll(expr, "$__rate_interval", "2m")
 }
 
-// TestQueries has programs run that are well, and others that are not, and evaluates the board and the alerts over what
-// was collected.
+// TestQueries runs healthy and troubled programs, and evaluates the board and the alerts over the collected metrics.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	var well, ill *monitored
-	t.Run("Run", func(t *testing.T) { // both at a time
+	t.Run("Run", func(t *testing.T) { // both in parallel
 		t.Run("Well", func(t *testing.T) {
 			t.Parallel()
 			well = play(t, 40*time.Minute, 0, 0)
@@ -157,20 +156,20 @@ func TestQueries(t *testing.T) {
 	for _, rule := range alerts(t) {
 		check(t, known, rule.Expr)
 		if firing := healthy.fires(t, rule.Expr, time.Duration(rule.For)); len(firing) > 0 {
-			t.Errorf("%s fires although all is well: %v", rule.Alert, firing)
+			t.Errorf("%s fires without trouble: %v", rule.Alert, firing)
 		}
 		firing := broken.fires(t, rule.Expr, time.Duration(rule.For))
 		why, expected := silent[rule.Alert]
 		switch {
 		case expected && len(firing) > 0:
-			t.Errorf("%s fires, and is said not to: %s", rule.Alert, why)
+			t.Errorf("%s fires, but is listed as silent: %s", rule.Alert, why)
 		case !expected && len(firing) == 0:
-			t.Errorf("%s does not fire when all is ill: %s", rule.Alert, rule.Expr)
+			t.Errorf("%s does not fire in trouble: %s", rule.Alert, rule.Expr)
 		}
 	}
 }
 
-// TestAlertsSayWhatToDo: each has a severity, texts, and a section of the documentation that exists.
+// TestAlertsSayWhatToDo: each alert has a severity, texts, and an existing section of the documentation.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
@@ -208,8 +207,8 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestPrometheusRules: those for the Prometheus operator are the files of rules. go test -run TestPrometheusRules
-// -update writes them.
+// TestPrometheusRules: the objects for the Prometheus operator have the rules of the files. go test -run
+// TestPrometheusRules -update writes them.
 func TestPrometheusRules(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"library", "controller"} {

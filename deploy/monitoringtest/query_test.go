@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// listed are the labels of the metrics of docs/metrics.md, which a test of the root module holds to the registries, and
-// of those of Prometheus' client library that are used.
+// listed returns the labels of the metrics in docs/metrics.md, which a test of the root module compares with the
+// registries. It adds the used metrics of Prometheus' client library.
 func listed(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/metrics.md")
@@ -39,7 +39,7 @@ func listed(t *testing.T) map[string][]string {
 	return known
 }
 
-// check says which metrics and labels of an expression do not exist.
+// check reports the metrics and labels of an expression that do not exist.
 func check(t *testing.T, known map[string][]string, expr string) {
 	t.Helper()
 	usable := func(metric string) []string {
@@ -79,7 +79,7 @@ func check(t *testing.T, known map[string][]string, expr string) {
 	check(parse(t, expr))
 }
 
-// selectors are the metrics that an expression reads.
+// selectors returns the metrics that an expression reads.
 func selectors(e parser.Node) map[string]bool {
 	names := map[string]bool{}
 	if s, ok := e.(*parser.VectorSelector); ok {

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// interval is that of scrapes and of the evaluation of rules, as most have it.
+// interval is the common interval of scrapes and of rule evaluations.
 const interval = 30 * time.Second
 
 // target is a process whose metrics are collected.
@@ -26,7 +26,7 @@ type target struct {
 	gatherer prometheus.Gatherer
 }
 
-// monitored is what Prometheus has collected of some programs.
+// monitored has the samples that Prometheus collects of some programs.
 type monitored struct {
 	start, end time.Time
 	samples    []sample // by time
@@ -38,8 +38,8 @@ type sample struct {
 	value  float64
 }
 
-// scrape collects the metrics of targets as a Prometheus does that finds them as pods: labels of theirs that are called
-// as those of the target are renamed.
+// scrape collects the metrics of targets, as Prometheus does with pods. Labels that clash with those of the target are
+// renamed.
 func (m *monitored) scrape(t *testing.T, targets ...target) {
 	t.Helper()
 	now := time.Now()
@@ -73,7 +73,7 @@ func (m *monitored) scrape(t *testing.T, targets ...target) {
 
 var targetLabels = []string{"job", "pod", "instance", "namespace"}
 
-// database is one with all that was collected, and an engine that evaluates.
+// database has all samples, and an engine that evaluates expressions.
 type database struct {
 	monitored
 	head   *tsdb.Head
@@ -107,7 +107,7 @@ func (m *monitored) load(t *testing.T) *database {
 	return &database{*m, head, engine}
 }
 
-// eval evaluates an expression over all the time there is.
+// eval evaluates an expression over the whole time.
 func (d *database) eval(t *testing.T, expr string) promql.Matrix {
 	t.Helper()
 	q, err := d.engine.NewRangeQuery(t.Context(), d.queryable(), nil, expr, d.start, d.end, interval)
@@ -132,7 +132,8 @@ func (d *database) queryable() storage.Queryable {
 	})
 }
 
-// fires says for which labels an alert fires at some time: for so long without a gap its expression has a value.
+// fires returns the labels for which an alert fires at some time: its expression has a value for the duration hold
+// without a gap.
 func (d *database) fires(t *testing.T, expr string, hold time.Duration) (firing []string) {
 	t.Helper()
 	for _, series := range d.eval(t, expr) {

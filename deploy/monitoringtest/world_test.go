@@ -39,26 +39,26 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// world is an API server and programs in one bubble of time, which is collected from.
+// world is an API server and programs in one bubble of time, whose metrics are collected.
 type world struct {
 	monitored
 	t       *testing.T
 	server  *apiserver.Server
 	ok, bad string       // addresses of receivers
-	trouble *atomic.Bool // for the programs
-	long    atomic.Bool  // there has been for long
+	trouble *atomic.Bool // set while programs are in trouble
+	long    atomic.Bool  // set after the trouble has lasted
 	failed  bool         // there was trouble
 	worse   bool
-	hung    bool // an operation
-	flooded int  // rounds
+	hung    bool // an operation hangs
+	flooded int  // rounds so far
 	targets []target
 	stops   []func()
 	round   int
-	act     []func() // what happens between two scrapes
+	act     []func() // actions between two scrapes
 }
 
-// receivers answer calls of webhooks, outside of the bubble. They close connections: one that is idle would keep the
-// time from going on.
+// receivers answer calls of webhooks, outside of the bubble. They close connections, since an idle one would stop the
+// time of the bubble.
 func receivers(t *testing.T) (ok, bad string) {
 	t.Helper()
 	answer := func(code int) string {
@@ -74,8 +74,8 @@ func receivers(t *testing.T) (ok, bad string) {
 	return answer(http.StatusOK), answer(http.StatusServiceUnavailable)
 }
 
-// play runs the programs until they get into trouble, until they get into more, and until the end; zero: that is at
-// once.
+// play runs the programs without trouble until the age well, in trouble until the age trouble, and then in worse
+// trouble. If trouble is zero, they stay without trouble.
 func play(t *testing.T, well, trouble, worse time.Duration) *monitored {
 	t.Helper()
 	ok, bad := receivers(t)
@@ -88,7 +88,7 @@ func play(t *testing.T, well, trouble, worse time.Duration) *monitored {
 		defer server.Close()
 		w := &world{t: t, server: server, ok: ok, bad: bad, trouble: &atomic.Bool{}}
 		defer w.stop()
-		for i := range 6 { // the last one stays as it is
+		for i := range 6 { // the last one is not changed
 			w.put(fmt.Sprint("map-", i))
 		}
 		w.operator("operator-0")
@@ -114,17 +114,17 @@ func play(t *testing.T, well, trouble, worse time.Duration) *monitored {
 	return collected
 }
 
-// stop ends the trouble, and all programs.
+// stop ends the trouble, and then all programs.
 func (w *world) stop() {
 	w.server.ClearFaults()
 	w.trouble.Store(false)
 	for _, stop := range slices.Backward(w.stops) {
 		stop()
 	}
-	time.Sleep(2 * time.Minute) // until what did not return has
+	time.Sleep(2 * time.Minute) // until blocked calls have returned
 }
 
-// until goes on for so long since the beginning.
+// until runs rounds until the world has this age.
 func (w *world) until(age time.Duration) {
 	for ; time.Since(w.monitored.start) < age; w.round++ {
 		for _, act := range w.act {
@@ -136,7 +136,7 @@ func (w *world) until(age time.Duration) {
 	}
 }
 
-// fail has much go wrong: reconcilers, observers, hooks and receivers, rights, a certificate.
+// fail makes reconcilers, observers, hooks, receivers, rights and a certificate fail.
 func (w *world) fail() {
 	w.trouble.Store(true)
 	w.failed = true
@@ -153,7 +153,7 @@ func (w *world) fail() {
 	}
 }
 
-// failMore takes Leases and a watch away, has another watch lag, and operations stand still.
+// failMore makes Leases and a watch fail, another watch lag, and operations hang.
 func (w *world) failMore() {
 	w.worse = true
 	for _, resource := range []string{"leases", "secrets"} {
@@ -185,7 +185,7 @@ func (w *world) start(job, pod string, rt *fairlead.Runtime) {
 	})
 }
 
-// operator is a replica of a program that elects a leader, observes, reconciles, and has flows.
+// operator runs a replica of a program that elects a leader, observes, reconciles, and has flows.
 func (w *world) operator(pod string) {
 	rt := fairlead.New(w.server.Config(), fairlead.WithLeaderElection("default", "operator"))
 	maps := observe.Selector("maps")
@@ -239,14 +239,14 @@ func (w *world) operator(pod string) {
 	}
 }
 
-// stall returns when the trouble is over, whatever its caller is told meanwhile.
+// stall blocks until the trouble is over, even if its context ends.
 func (w *world) stall() {
 	for w.trouble.Load() {
 		time.Sleep(time.Minute)
 	}
 }
 
-// member is a replica of a program that shares the objects.
+// member runs a replica of a program that shares the objects.
 func (w *world) member(pod string) {
 	rt := fairlead.New(w.server.Config(),
 		fairlead.WithShards("default", "members", func(o *group.Options) { o.Member = pod }))
@@ -259,7 +259,7 @@ func (w *world) member(pod string) {
 	w.start("prod/members", pod, rt)
 }
 
-// controller is what fairlead controller is made of.
+// controller runs the parts of fairlead controller.
 func (w *world) controller(pod string) {
 	t := w.t
 	types := runtime.NewScheme()
@@ -330,13 +330,13 @@ func (w *world) controller(pod string) {
 	w.start("prod/fairlead-controller", pod, rt)
 	w.act = append(w.act, func() { w.schedule(scheduler) }, func() {
 		r := httptest.NewRequest(http.MethodGet, "/operations", nil)
-		r.Header.Set("Authorization", "Bearer token-"+fmt.Sprint(w.round)) // one that was not asked about before
+		r.Header.Set("Authorization", "Bearer token-"+fmt.Sprint(w.round)) // a token that was not reviewed before
 		api.ServeHTTP(httptest.NewRecorder(), r)
 	})
 }
 
-// listeners is an HTTP API with a place for one event stream. In trouble somebody has it for as long as an operation
-// does not end, and others come and are refused.
+// listeners runs an HTTP API with a place for one event stream. In trouble the stream of a hanging operation holds the
+// place, and further streams are refused.
 func (w *world) listeners(scheduler *operations.Scheduler, known *cache.Store) {
 	registry := prometheus.NewRegistry()
 	stop := make(chan struct{})
@@ -378,13 +378,14 @@ func (w *world) listeners(scheduler *operations.Scheduler, known *cache.Store) {
 		}
 		for range 40 {
 			if code := listen(); code != http.StatusServiceUnavailable {
-				w.t.Errorf("one more who listens is answered %d", code)
+				w.t.Errorf("one more listener gets %d", code)
 			}
 		}
 	})
 }
 
-// certificate is that of the HTTP API. In trouble it expires in a week, and its new files cannot be read.
+// certificate returns the certificate of the HTTP API. In trouble it expires within a week, and its new files are
+// unreadable.
 func (w *world) certificate(rt *fairlead.Runtime) *serve.Certificate {
 	dir := w.t.TempDir()
 	cert, key := servetest.Certificate(w.t, "api", time.Now().Add(-time.Hour), time.Now().Add(7*24*time.Hour+time.Hour))
@@ -402,8 +403,7 @@ func (w *world) certificate(rt *fairlead.Runtime) *serve.Certificate {
 	return c
 }
 
-// schedule has an operation begin; in trouble some of them call a receiver that does not work, and some have hardly any
-// time.
+// schedule schedules an operation. In trouble some operations call a broken receiver, and some have hardly any time.
 func (w *world) schedule(s *operations.Scheduler) {
 	hook, timeout := "ok", time.Duration(0)
 	switch {
@@ -413,7 +413,7 @@ func (w *world) schedule(s *operations.Scheduler) {
 		hook, timeout, w.hung = "missing", 70*time.Minute, true
 	case w.trouble.Load():
 		hook, timeout = "bad", time.Minute
-		if w.flooded++; w.flooded < 40 { // then what waits is worked off
+		if w.flooded++; w.flooded < 40 { // later rounds let the queue drain
 			w.flood(s)
 		}
 	}
@@ -428,7 +428,7 @@ func (w *world) schedule(s *operations.Scheduler) {
 	}
 }
 
-// flood has more operations begin than the share of a namespace is good for.
+// flood schedules more operations than the share of a namespace permits.
 func (w *world) flood(s *operations.Scheduler) {
 	for i := range 20 {
 		if _, err := s.Schedule(w.t.Context(), operations.Request{

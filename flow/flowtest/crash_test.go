@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// outside is a world outside of the process: it makes each effect once per idempotency key, and records all that is
-// asked.
+// outside is the world outside of the process. It makes each effect once for each idempotency key, and records all
+// requests.
 type outside struct {
 	mu    sync.Mutex
 	made  map[string]bool // by idempotency key
@@ -42,13 +42,13 @@ func (o *outside) has(name string) bool {
 
 type domain struct{ *outside }
 
-// reserve makes an effect that only the idempotency key keeps from being made twice.
+// reserve makes an effect that only the idempotency key protects from repetition.
 func reserve(ctx context.Context, f *flow.Fiber[domain]) flow.Next {
 	f.Packet.effect("address", f.IdempotencyKey())
 	return f.Next()
 }
 
-// create makes an effect that can be seen.
+// create makes an effect that can be observed.
 func create(name string) flow.Node[domain] {
 	return flow.Step(name, func(ctx context.Context, f *flow.Fiber[domain]) flow.Next {
 		f.Packet.effect(name, fmt.Sprint(name, time.Now().UnixNano(), f.Attempt()))
@@ -85,10 +85,10 @@ func TestCrashAtEveryBoundaryDoublesNothing(t *testing.T) {
 				for _, name := range []string{"admin", "address", "one", "two", "last"} {
 					want := []int{1}
 					if name == "address" {
-						want = []int{1, 2} // a crash after the end starts a new run, which nothing can tell from the old one
+						want = []int{1, 2} // a crash after the end starts a new run, which cannot be distinguished from the old one
 					}
 					if !slices.Contains(want, o.state[name]) {
-						t.Errorf("%s was made %d times", name, o.state[name])
+						t.Errorf("the effect %s was made %d times", name, o.state[name])
 					}
 				}
 			},
@@ -130,10 +130,10 @@ func TestExploreFindsAnOrderThatBreaks(t *testing.T) {
 	orders := map[string]int{}
 	flowtest.Explore(t, 100, func(s *flowtest.Schedule) {
 		order := ""
-		for _, who := range []string{"a", "b", "c"} {
-			s.Go(who, func(pass func()) {
+		for _, actor := range []string{"a", "b", "c"} {
+			s.Go(actor, func(pass func()) {
 				pass()
-				order += who // one goes on at a time
+				order += actor // one at a time
 			})
 		}
 		s.Run(time.Second, func() bool { return true })
@@ -149,11 +149,11 @@ func TestExploreRepeatsASeed(t *testing.T) {
 	run := func() (orders []string) {
 		flowtest.Explore(t, 20, func(s *flowtest.Schedule) {
 			order := ""
-			for _, who := range []string{"a", "b", "c", "d"} {
-				s.Go(who, func(pass func()) {
+			for _, actor := range []string{"a", "b", "c", "d"} {
+				s.Go(actor, func(pass func()) {
 					for range 3 {
 						pass()
-						order += who
+						order += actor
 					}
 				})
 			}
@@ -167,7 +167,7 @@ func TestExploreRepeatsASeed(t *testing.T) {
 	}
 }
 
-// failing is a test that notes failures instead of failing.
+// failing is a test that records failures instead of failing.
 type failing struct {
 	testing.TB
 	failures int
@@ -176,7 +176,7 @@ type failing struct {
 func (f *failing) Errorf(string, ...any) { f.failures++ }
 func (f *failing) Helper()               {}
 
-func TestMonitorTellsBrokenPromises(t *testing.T) {
+func TestMonitorReportsViolations(t *testing.T) {
 	t.Parallel()
 	e := flow.NewEngine(flow.EngineOptions{})
 	defer e.Close(context.Background())
@@ -193,20 +193,20 @@ func TestMonitorTellsBrokenPromises(t *testing.T) {
 			m.Started("a", h, err)
 			h.Wait(context.Background())
 		}, 0},
-		{"a callback that never came", func(m *flowtest.Monitor) {
+		{"a callback that is missing", func(m *flowtest.Monitor) {
 			h, err := flow.New("f", flow.Step("x", flow.Do(func(context.Context, *int) error { return nil }))).Start(
 				context.Background(), e, new(int), flow.StartOptions{},
 			)
 			m.Started("a", h, err)
 			h.Wait(context.Background())
 		}, 1},
-		{"a callback that came twice", func(m *flowtest.Monitor) {
+		{"a repeated callback", func(m *flowtest.Monitor) {
 			end := m.OnEnd("a", nil)
 			end(flow.Result{Status: flow.Completed})
 			end(flow.Result{Status: flow.Completed})
 		}, 1},
 		{"a failure without an error", func(m *flowtest.Monitor) { m.OnEnd("a", nil)(flow.Result{Status: flow.Failed}) }, 1},
-		{"the end of one that was refused", func(m *flowtest.Monitor) {
+		{"the end of a refused fiber", func(m *flowtest.Monitor) {
 			m.OnEnd("a", nil)(flow.Result{Status: flow.Completed})
 			m.Started("a", flow.Handle{}, flow.ErrBusy)
 		}, 1},
@@ -222,9 +222,9 @@ func TestMonitorTellsBrokenPromises(t *testing.T) {
 	}
 }
 
-// A world may ask for several crashes in a row, for a time when nothing runs, and for what its steps see to be
+// A world may request several crashes in a row, and downtime between them. It may have the observations of steps
 // compared.
-func TestCrashAsTheWorldSays(t *testing.T) {
+func TestCrashOptionsOfTheWorld(t *testing.T) {
 	t.Parallel()
 	type packet struct{ trace *flowtest.Trace }
 	fl := flow.New("f",

@@ -13,9 +13,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// The table of all pairs: each outcome that a step may return, in a step with each option and in each place, played
-// without a crash and with a crash at every boundary. What the steps see, and how the fiber ends, has to be the same.
-// An outcome or option that is added to its list is played with all of the other one.
+// This file plays all pairs of an outcome of a step and an option, in each place. It plays them without a crash and
+// with a crash at every boundary. The observations of the steps and the end of the fiber are the same. An outcome or
+// option that is added to its list is paired with all others.
 
 const sec = time.Second
 
@@ -35,7 +35,7 @@ type (
 	sstep = flow.StepFunc[seen]
 )
 
-// look notes what the fiber tells its step.
+// look records what the step observes of its fiber.
 func look(f *sfib) {
 	var n map[string]bool
 	_, err := f.Checkpoint(&n)
@@ -45,13 +45,13 @@ func look(f *sfib) {
 	}
 }
 
-// outcome is something that a step returns. It decides by nothing but what a position keeps, and by the clock.
+// outcome is a result of a step. It depends only on what a position saves, and on the clock.
 type outcome struct {
 	name string
 	next func(ctx context.Context, f *sfib) flow.Next
 }
 
-// again is for outcomes that lead back to their step: they are over the second time.
+// again is for outcomes that lead back to their step: the second time they end.
 func again(n flow.Next) func(context.Context, *sfib) flow.Next {
 	return func(_ context.Context, f *sfib) flow.Next {
 		done := map[string]bool{}
@@ -84,7 +84,7 @@ func resumed(give func(flow.Token), change func(flow.Next) flow.Next) func(conte
 	}
 }
 
-// awaited awaits what comes two seconds after the step was entered.
+// awaited waits for an event two seconds after the step was entered.
 func awaited(err error, more ...flow.Wait) func(context.Context, *sfib) flow.Next {
 	return func(_ context.Context, f *sfib) flow.Next {
 		at := f.Entered().Add(2 * sec)
@@ -97,7 +97,7 @@ func awaited(err error, more ...flow.Wait) func(context.Context, *sfib) flow.Nex
 	}
 }
 
-// child runs as long after the step that forks it was entered, and then does something.
+// child ends d after the step that forks it was entered, and then runs a function.
 func child(f *sfib, d time.Duration, then func(*sfib) flow.Next) flow.Child {
 	at := f.Entered().Add(d)
 	return flow.New("child",
@@ -121,9 +121,9 @@ func same(n flow.Next) flow.Next { return n }
 
 var yes = flow.Func(func(context.Context) (bool, error) { return true, nil }, sec)
 
-// outcomes are played by a step among which "z" is, and the detours "handler", "detour" and "deep".
+// outcomes returns the outcomes for a step. Its flow has a step "z" and the detours "handler", "detour" and "deep".
 func outcomes() []outcome {
-	var f *sfib // its methods that make outcomes need no fiber
+	var f *sfib // its methods that return outcomes need no fiber
 	zero := &sfib{}
 	f = zero
 	list := []outcome{
@@ -167,14 +167,14 @@ func outcomes() []outcome {
 			token.Resume("early")
 			return f.Suspend(token)
 		}},
-		{"suspend on no token", just(f.Suspend(flow.Token{}).Else("handler"))},
+		{"suspend without a token", just(f.Suspend(flow.Token{}).Else("handler"))},
 		{"suspend with an action that fails", func(_ context.Context, f *sfib) flow.Next {
 			return f.Suspend(f.Token(), func(context.Context) error { return errBoom }).Else("handler")
 		}},
 		{"await", awaited(nil)},
 		{"await one of several", awaited(nil, flow.Timeout(9*sec), &flow.Signal{})},
 		{"await an error", awaited(errBoom)},
-		{"await what is", just(f.Await(yes))},
+		{"await a condition that holds", just(f.Await(yes))},
 		{"await a time", func(_ context.Context, f *sfib) flow.Next {
 			return f.Await(flow.Until(f.Entered().Add(2 * sec))).Then("z")
 		}},
@@ -193,20 +193,20 @@ func outcomes() []outcome {
 		{"await a panic", just(f.Await(flow.Func(func(context.Context) (bool, error) { panic(errBoom) }, sec)))},
 		{"fork", forked(both)},
 		{"fork, limited", forked(both, flow.Limit(1))},
-		{"fork, at a negative limit", forked(both, flow.Limit(-1))},
+		{"fork with a negative limit", forked(both, flow.Limit(-1))},
 		{"fork first", forked(both, flow.First())},
 		{"fork with a quorum", forked(mixed, flow.Quorum(2))},
-		{"fork with a quorum of nothing", forked(both, flow.Quorum(0))},
+		{"fork with an empty quorum", forked(both, flow.Quorum(0))},
 		{"fork with a quorum out of reach", forked(mixed, flow.Quorum(3))},
-		{"fork one that fails", forked(mixed)},
-		{"fork one that fails, fast", forked(mixed, flow.FailFast())},
-		{"fork one that panics", forked(func(f *sfib) []flow.Child { return []flow.Child{child(f, sec, awful)} })},
+		{"fork a failing child", forked(mixed)},
+		{"fork a failing child, fail-fast", forked(mixed, flow.FailFast())},
+		{"fork a child that panics", forked(func(f *sfib) []flow.Child { return []flow.Child{child(f, sec, awful)} })},
 		{"fork nothing", forked(func(*sfib) []flow.Child { return nil })},
 		{"fork a fork", forked(func(f *sfib) []flow.Child {
 			return []flow.Child{child(f, sec, func(k *sfib) flow.Next { return k.Fork(both(f)) })}
 		})},
 	}
-	for i := range list { // back from a detour, or tried again, it is over
+	for i := range list { // after a detour or a retry it ends
 		next := list[i].next
 		list[i].next = func(ctx context.Context, f *sfib) flow.Next {
 			if f.Attempt() > 0 {
@@ -231,13 +231,13 @@ func outcomes() []outcome {
 		outcome{"fail else a detour", until(4, just(f.Fail(errBoom).Else("detour")))},
 		outcome{"fail else a deep detour", until(2, just(f.Fail(errBoom).Else("deep")))},
 		outcome{"fail with another's timeout", until(4, just(f.Fail(fmt.Errorf("far away: %w", flow.ErrTimeout))))},
-		outcome{"await, time after time", until(4, just(f.Await(&flow.Signal{}, flow.Timeout(2*sec))))},
-		outcome{"suspend, time after time", until(3, resumed(func(t flow.Token) { t.Fail(errGone) }, same))},
+		outcome{"await repeatedly", until(4, just(f.Await(&flow.Signal{}, flow.Timeout(2*sec))))},
+		outcome{"suspend repeatedly", until(3, resumed(func(t flow.Token) { t.Fail(errGone) }, same))},
 		outcome{"panic", until(4, func(context.Context, *sfib) flow.Next { panic(errBoom) })},
 	)
 }
 
-// variant is an option of the step that is played, of its fiber, or its place.
+// variant is an option of the played step or its fiber, or a place of the step.
 type variant struct {
 	name  string
 	opts  []flow.Option
@@ -320,12 +320,12 @@ func variants() []variant {
 	}
 }
 
-// sfrom is a step that has something saved, and goes on at another.
+// sfrom returns a step that saves a position, and continues at another step.
 func sfrom(to string) flow.Node[seen] {
 	return flow.Step("from", func(_ context.Context, f *sfib) flow.Next { return f.Delay(sec).Then(to) }, sundo("from"))
 }
 
-// sgo is a step that takes a detour.
+// sgo returns a step that takes a detour.
 func sgo(to string) flow.Node[seen] {
 	return flow.Step("go", func(_ context.Context, f *sfib) flow.Next {
 		if look(f); f.Attempt() == 0 {
@@ -335,7 +335,7 @@ func sgo(to string) flow.Node[seen] {
 	}, flow.Deadline(30*sec), sundo("go"))
 }
 
-// sfollow is the step that follows: with a deadline shorter than some waits before it.
+// sfollow returns the following step. Its deadline is shorter than some of the waits before it.
 func sfollow() flow.Node[seen] {
 	return flow.Step("y", func(_ context.Context, f *sfib) flow.Next {
 		look(f)
@@ -343,7 +343,7 @@ func sfollow() flow.Node[seen] {
 	}, flow.Deadline(sec+sec/2), flow.Save(), sundo("y"))
 }
 
-// szed is a step further on.
+// szed returns a later step.
 func szed() flow.Node[seen] {
 	return flow.Step("z", func(_ context.Context, f *sfib) flow.Next {
 		if look(f); f.Attempt() == 0 {
@@ -353,7 +353,7 @@ func szed() flow.Node[seen] {
 	}, flow.Deadline(sec+sec/2), sundo("z"))
 }
 
-// sdetours are a handler of errors that ends the fiber, a detour that waits in each way, and one that goes to it.
+// sdetours returns three detours: an error handler that ends the fiber, one that waits, and one to the latter.
 func sdetours() []flow.Node[seen] {
 	return []flow.Node[seen]{
 		flow.Detour("handler", func(_ context.Context, f *sfib) flow.Next {
@@ -395,8 +395,8 @@ func sundo(name string) flow.Option {
 	})
 }
 
-// The race detector makes a play ten times slower. With it the test plays a quarter of the outcomes, another one for
-// each commit; make test plays all of them.
+// The race detector makes a play ten times slower. With it the test plays a quarter of the outcomes, chosen by the
+// commit. Without it the test plays all.
 func TestEveryOutcomeWithEveryOptionSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants() {
@@ -421,8 +421,8 @@ func TestEveryOutcomeWithEveryOptionSurvivesACrash(t *testing.T) {
 	}
 }
 
-// Two crashes in a row find what the first restart does not save again. The test plays a quarter of the outcomes,
-// another one for each commit.
+// Two crashes in a row show whether the first restart saves everything again. The test plays a quarter of the outcomes,
+// chosen by the commit.
 func TestEveryOutcomeSurvivesTwoCrashes(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants() {
@@ -446,7 +446,7 @@ func TestEveryOutcomeSurvivesTwoCrashes(t *testing.T) {
 	}
 }
 
-// play crashes a flow at every boundary and has what its steps see compared; a run that has failed is undone from the
+// play crashes a flow at every boundary and compares the observations of its steps. A failed run is undone from the
 // furthest step on.
 func play(t *testing.T, name string, fl *flow.Flow[seen], opt flow.StartOptions, crashes int) {
 	t.Helper()
@@ -476,7 +476,7 @@ func play(t *testing.T, name string, fl *flow.Flow[seen], opt flow.StartOptions,
 					all = slices.Clone(*undone)
 					return
 				}
-				// How far a run came that was interrupted is not known: all of it is undone.
+				// The progress of an interrupted run is unknown, so all of it is undone.
 				if !slices.Equal(*undone, first) && !slices.Equal(*undone, all) {
 					t.Errorf("%s: undone %v, without a crash %v of %v", name, *undone, first, all)
 				}

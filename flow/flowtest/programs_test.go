@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// Programs of several steps, each with any outcome and any options, and detours among them: what one step leaves behind
-// is not lost in another one.
+// The test plays flows of several steps, each with any outcome and any options, and with detours. No step loses state
+// that another one has left.
 func TestRandomProgramsSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	all, with := outcomes(), variants()
@@ -29,8 +29,8 @@ func TestRandomProgramsSurviveCrashes(t *testing.T) {
 	})
 }
 
-// program is a flow of up to four steps of any kind, each of which may be a detour or in a group, and what follows
-// them.
+// program returns a flow of up to four random steps, each of which may be a detour or in a group. It adds the steps
+// that follow them.
 func program(r *rand.Rand, all []outcome, with []variant) (fl *flow.Flow[seen], start flow.StartOptions, text string) {
 	var nodes, detours []flow.Node[seen]
 	var said []string

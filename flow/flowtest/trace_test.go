@@ -10,18 +10,18 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// told is a test that notes what it is told.
-type told struct {
+// failures is a test that records its failures.
+type failures struct {
 	testing.TB
 	text []string
 }
 
-func (t *told) Errorf(format string, args ...any) {
+func (t *failures) Errorf(format string, args ...any) {
 	t.text = append(t.text, fmt.Sprintf(format, args...))
 }
-func (t *told) Helper() {}
+func (t *failures) Helper() {}
 
-func TestATraceTellsWhatDiffers(t *testing.T) {
+func TestATraceShowsDifferences(t *testing.T) {
 	t.Parallel()
 	zero := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(s int) time.Time { return zero.Add(time.Duration(s) * time.Second) }
@@ -39,19 +39,19 @@ func TestATraceTellsWhatDiffers(t *testing.T) {
 	}{
 		{"the same", story{ended: true, runs: whole.runs}, ""},
 		{"cut short", story{runs: whole.runs[:1]}, ""},
-		{"from where the position says", story{ended: true, base: 1, runs: whole.runs[1:], began: at(1)}, ""},
-		{"later, for it was down", story{ended: true, base: 2, runs: []stepRun{run("f/b", 1, 7, 2, "")}, began: at(7)}, ""},
+		{"from the position", story{ended: true, base: 1, runs: whole.runs[1:], began: at(1)}, ""},
+		{"later, after downtime", story{ended: true, base: 2, runs: []stepRun{run("f/b", 1, 7, 2, "")}, began: at(7)}, ""},
 		{"entered again", story{
 			ended: true, base: 1, runs: []stepRun{run("f/b", 0, 3, 3, ""), run("f/b", 1, 5, 3, "")},
 			began: at(3),
 		}, ""},
-		{"a run of its own, at other times", story{
+		{"a separate run, at other times", story{
 			ended: true, again: true,
 			runs: []stepRun{run("f/a", 0, 10, 10, " x"), run("f/b", 0, 12, 12, ""), run("f/b", 1, 15, 12, "")},
 		}, ""},
-		{"a wait whose time is over", story{ended: true, cut: true, base: 1, runs: whole.runs[2:], began: at(5)}, ""},
+		{"an expired wait", story{ended: true, cut: true, base: 1, runs: whole.runs[2:], began: at(5)}, ""},
 		{
-			"a wait whose time is not over",
+			"a wait that has not expired",
 			story{ended: true, cut: true, base: 1, runs: whole.runs[2:], began: at(4)},
 			"would have seen",
 		},
@@ -81,7 +81,7 @@ func TestATraceTellsWhatDiffers(t *testing.T) {
 			"it ended with boom, without a crash with <nil>",
 		},
 	} {
-		to := &told{TB: t}
+		to := &failures{TB: t}
 		c.after.compare(to, whole, true)
 		if got := strings.Join(to.text, "\n"); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, want %q", c.reason, got, c.want)
@@ -89,8 +89,8 @@ func TestATraceTellsWhatDiffers(t *testing.T) {
 	}
 }
 
-// A position says where the next start goes on, and how a story goes on after it.
-func TestWhereAStoryGoesOn(t *testing.T) {
+// A position shows where the next start continues, and how a trace continues after it.
+func TestWhereATraceContinues(t *testing.T) {
 	t.Parallel()
 	tr := &Trace{}
 	for range 3 {
@@ -122,14 +122,14 @@ func TestWhereAStoryGoesOn(t *testing.T) {
 	s.add(tr, &crasher{at: "x", saved: &mark{runs: 2, cut: true}}, nil)
 	s.add(tr, &crasher{at: "x"}, nil)
 	if s.base != 6 || !s.cut || s.again {
-		t.Errorf("it goes on at %+v", s)
+		t.Errorf("it continues at %+v", s)
 	}
 	s.add(tr, &crasher{at: "x", saved: &mark{again: true}}, nil)
 	if s.base != 6 || !s.cut {
-		t.Errorf("without a save it goes on at %+v", s)
+		t.Errorf("without a save it continues at %+v", s)
 	}
 	s.add(tr, &crasher{}, nil)
 	if s.base != 0 || !s.again || !s.ended {
-		t.Errorf("after the end it goes on at %+v", s)
+		t.Errorf("after the end it continues at %+v", s)
 	}
 }

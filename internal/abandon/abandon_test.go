@@ -19,8 +19,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A request of the discovery ends with the cluster, and leaves nothing behind in it when it has ended before: discovery
-// is asked again and again for kinds that are not installed.
+// A discovery request ends with the life of the cluster. A finished request leaves no callback behind, since discovery
+// repeats requests for kinds that are not installed.
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
@@ -29,9 +29,9 @@ func TestTransport(t *testing.T) {
 		err    error
 		end    func(body io.Closer, endLife func())
 	}{
-		{"the cluster is closed meanwhile", nil, func(_ io.Closer, endLife func()) { endLife() }},
-		{"its answer was read", nil, func(body io.Closer, _ func()) { _ = body.Close() }},
-		{"it failed", refused, func(io.Closer, func()) {}},
+		{"the cluster is closed during the request", nil, func(_ io.Closer, endLife func()) { endLife() }},
+		{"the response was read", nil, func(body io.Closer, _ func()) { _ = body.Close() }},
+		{"the request failed", refused, func(io.Closer, func()) {}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -56,7 +56,7 @@ func TestTransport(t *testing.T) {
 			var body io.Closer
 			if resp != nil {
 				if sent.Err() != nil {
-					t.Error("the request was ended before its answer was read")
+					t.Error("the request was ended before its response was read")
 				}
 				body = resp.Body
 				defer resp.Body.Close()

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// TestFlights has several want to know the same.
+// TestFlights: three callers share one request, which replaces that of an earlier caller who leaves.
 func TestFlights(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var f flights[string, int]
-		gone, leave := context.WithCancel(t.Context())
+		canceled, leave := context.WithCancel(t.Context())
 		asked := 0
 		find := func(ctx context.Context) func() (int, error) {
 			return func() (int, error) {
@@ -25,7 +25,7 @@ func TestFlights(t *testing.T) {
 				}
 			}
 		}
-		go func() { _, _ = f.do(gone, "k", find(gone)) }() // it goes away
+		go func() { _, _ = f.do(canceled, "k", find(canceled)) }() // this caller leaves
 		synctest.Wait()
 		results := make(chan int, 3)
 		for range 3 {

@@ -48,7 +48,7 @@ func TestDelayBounds(t *testing.T) {
 		{"the least is the floor, a tenth of the base", func() float64 { return 0 }, time.Second},
 		{"the middle lies between floor and ceiling", func() float64 { return 0.5 }, 10*time.Second + 500*time.Millisecond},
 		{"no source gives the ceiling", nil, 20 * time.Second},
-		{"a source that breaks its promise is bounded above", func() float64 { return 7 }, 20 * time.Second},
+		{"an invalid random source is bounded above", func() float64 { return 7 }, 20 * time.Second},
 		{"and below", func() float64 { return math.NaN() }, time.Second},
 	} {
 		if got := p.Delay(1, tc.rnd); got != tc.want {

@@ -26,13 +26,13 @@ func TestTold(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := Told(nil); got != "" {
-		t.Errorf("of none: %q", got)
+		t.Errorf("no condition: %q", got)
 	}
 	var many []metav1.Condition
 	for i := range 100 {
 		many = append(many, metav1.Condition{Type: fmt.Sprint(i), Status: "False", Message: strings.Repeat("ä", 1<<20)})
 	}
 	if got := Told(many); len(got) > 4<<10 || !strings.HasSuffix(got, "…") {
-		t.Errorf("%d bytes of many", len(got))
+		t.Errorf("%d bytes of many conditions", len(got))
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 )
 
-// tokenOfPlugin makes the test binary a credential plugin. Its value is the file with the token.
+// tokenOfPlugin makes the test binary a credential plugin. The variable names the file with the token.
 const tokenOfPlugin = "FAIRLEAD_TEST_TOKEN_OF_PLUGIN"
 
 func TestMain(m *testing.M) {
@@ -56,7 +56,7 @@ func newConn(t *testing.T, cfg *rest.Config) *Conn {
 	return c
 }
 
-// get sends a request as a call does: it reloads the credentials after a 401, and tries once more.
+// get sends a request as a client call does: after a 401 it reloads the credentials and retries once.
 func get(c *Conn) (code int, tries int, err error) {
 	for tries = 1; ; tries++ {
 		g, err := c.Acquire()
@@ -80,7 +80,7 @@ func get(c *Conn) (code int, tries int, err error) {
 	}
 }
 
-// expect sends a request that must succeed with this number of tries.
+// expect sends a request that must succeed after this number of tries.
 func expect(t *testing.T, c *Conn, reason string, tries int) {
 	t.Helper()
 	if code, n, err := get(c); code != http.StatusOK || n != tries || err != nil {
@@ -88,7 +88,7 @@ func expect(t *testing.T, c *Conn, reason string, tries int) {
 	}
 }
 
-// bearers is a server that accepts one token.
+// bearers returns a server that accepts one token.
 func bearers(t *testing.T) (server *httptest.Server, accept func(token string)) {
 	t.Helper()
 	var valid atomic.Value
@@ -107,7 +107,7 @@ func insecure(server *httptest.Server) *rest.Config {
 
 func TestTokenFile(t *testing.T) {
 	t.Parallel()
-	for reason, given := range map[string]bool{"own transport": false, "transport of the caller": true} {
+	for reason, own := range map[string]bool{"own transport": false, "transport of the caller": true} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			server, accept := bearers(t)
@@ -115,7 +115,7 @@ func TestTokenFile(t *testing.T) {
 			cfg.BearerTokenFile = filepath.Join(t.TempDir(), "token")
 			cfg.BearerToken = "old" // as in a pod
 			write(t, cfg.BearerTokenFile, "old\n")
-			if given {
+			if own {
 				var err error
 				if o.HTTPClient, err = rest.HTTPClientFor(cfg); err != nil {
 					t.Fatal(err)
@@ -140,7 +140,7 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-// TestReloadThatFails: the caller learns why, the previous credentials stay, and nothing is left locked.
+// TestReloadThatFails: the caller gets the cause, the previous credentials stay, and no lock is held.
 func TestReloadThatFails(t *testing.T) {
 	t.Parallel()
 	server, accept := bearers(t)
@@ -158,12 +158,13 @@ func TestReloadThatFails(t *testing.T) {
 	expect(t, c, "the previous credentials", 1)
 }
 
-// TestReloadOnceForAll: requests that are refused together reload the credentials once; a later one, once more.
+// TestReloadOnceForAll: requests that are refused together reload the credentials once. A later refusal reloads them
+// again.
 func TestReloadOnceForAll(t *testing.T) {
 	t.Parallel()
 	const together = 50
 	var valid atomic.Value
-	var refused sync.WaitGroup // all requests of a round have been sent before the first one is refused
+	var refused sync.WaitGroup // all requests of a round are sent before the first one is refused
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+valid.Load().(string) {
 			refused.Done()
@@ -214,15 +215,15 @@ func writeCertificate(t *testing.T, cfg *rest.Config, c *tls.Certificate) {
 	write(t, cfg.KeyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
 }
 
-// age makes the files of certificates due for a comparison.
+// age makes certificate files due for a comparison.
 func (c *Conn) age() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.current.checked = c.current.checked.Add(-recheckFiles)
 }
 
-// TestClientCertificate: a new client certificate is used after a 401, and after five minutes without one, though the
-// connection stays good.
+// TestClientCertificate: a new client certificate is used after a 401. Without a 401 it is used after five minutes,
+// although the connection still works.
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
 	authority := servetest.NewAuthority(t, "clients")
@@ -271,7 +272,7 @@ func TestClientCertificate(t *testing.T) {
 	expect(t, c, "with a file that is missing for a moment", 1)
 }
 
-// TestAuthority: a server whose certificate comes from a new authority is trusted once the file has it.
+// TestAuthority: a server with a certificate of a new CA is trusted once the file contains the CA.
 func TestAuthority(t *testing.T) {
 	t.Parallel()
 	first, second := servetest.NewAuthority(t, "first"), servetest.NewAuthority(t, "second")
@@ -285,7 +286,7 @@ func TestAuthority(t *testing.T) {
 	server.Config.SetKeepAlivesEnabled(false) // each request has a handshake
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	server.TLS.Certificates = nil // without its own one, it asks GetCertificate
+	server.TLS.Certificates = nil // without a certificate of its own, the server calls GetCertificate
 	cfg := &rest.Config{Host: server.URL}
 	cfg.CAFile = first.File
 	c := newConn(t, cfg)
@@ -299,7 +300,7 @@ func TestAuthority(t *testing.T) {
 	expect(t, c, "the second authority", 1)
 }
 
-// TestPlugin: a plugin is asked for new credentials after a 401.
+// TestPlugin: a credential plugin runs again after a 401.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	server, accept := bearers(t)
@@ -320,7 +321,7 @@ func TestPlugin(t *testing.T) {
 	expect(t, c, "the next one", 1)
 }
 
-// TestAbandonKeepsCredentials: a stalled request opens a new connection also while the files are unreadable.
+// TestAbandonKeepsCredentials: a stalled request opens a new connection even while the files are unreadable.
 func TestAbandonKeepsCredentials(t *testing.T) {
 	t.Parallel()
 	server, accept := bearers(t)
@@ -342,12 +343,12 @@ func TestAbandonKeepsCredentials(t *testing.T) {
 	g = c.current
 	c.Abandon(g)
 	if c.current != g {
-		t.Error("a generation without credentials is used")
+		t.Error("a generation without credentials is in use")
 	}
 	expect(t, c, "with the token that was read before", 1)
 }
 
-// TestRequestsAfterClose: they work, and their connections close with them.
+// TestRequestsAfterClose: requests after Close work, and their connections close with them.
 func TestRequestsAfterClose(t *testing.T) {
 	t.Parallel()
 	server, accept := bearers(t)
@@ -367,13 +368,13 @@ func TestRequestsAfterClose(t *testing.T) {
 	}
 	inFlight.Release()
 	expect(t, c, "after Close", 1)
-	if c.current != nil { // and TestMain finds connections that stay
+	if c.current != nil { // TestMain finds connections that stay open
 		t.Error("a generation stays after the last request")
 	}
 }
 
-// TestHeaders: lists and watches are not compressed and have a User-Agent of their own; a transport or a User-Agent of
-// the caller decides for itself.
+// TestHeaders: lists and watches are not compressed and have a User-Agent of their own. A transport or a User-Agent of
+// the caller overrides this.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -57,7 +57,7 @@ func TestLimiter(t *testing.T) {
 	})
 }
 
-// slow is a RateLimiter of a configuration that allows nothing.
+// slow is a RateLimiter of a configuration that rejects every request.
 type slow struct{ noLimit }
 
 type noLimit struct{}
@@ -73,7 +73,7 @@ func (slow) Wait(ctx context.Context) error {
 	return errors.New("too slow")
 }
 
-// TestBudgets: each budget allows its burst, and its rate afterwards, whatever the others have used up.
+// TestBudgets: each budget allows its burst, and its rate afterwards, whatever the other budgets have used.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	const (
@@ -106,12 +106,12 @@ func TestBudgets(t *testing.T) {
 			want:  [budgets]int{Stores: 200, Streams: 200, Calls: endless, Events: 200},
 			paced: [budgets]time.Duration{Stores: list, Streams: list, Events: 10 * time.Millisecond},
 		},
-		"a RateLimiter stands before QPS": {
+		"a RateLimiter overrides QPS": {
 			cfg: rest.Config{QPS: 2, Burst: 3, RateLimiter: noLimit{}}, stores: 500,
 			want:  [budgets]int{Stores: 500, Streams: 200, Calls: endless, Events: 3},
 			paced: [budgets]time.Duration{Stores: list, Streams: list, Events: half},
 		},
-		"a QPS of almost nothing": {
+		"a very low QPS": {
 			cfg:   rest.Config{QPS: 1e-30, Burst: 1},
 			want:  [budgets]int{Stores: 200, Streams: 200, Calls: 1, Events: 1},
 			paced: [budgets]time.Duration{Stores: list, Streams: list},

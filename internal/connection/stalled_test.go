@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pipes is a network in memory. The ends of the server can stop reading.
+// pipes is a network in memory. The server's ends can stop reading.
 type pipes struct {
 	accepted chan net.Conn
 	closed   chan struct{}
@@ -47,7 +47,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. It also ends the reads of ends that are deaf.
+// Close implements net.Listener. It also unblocks the reads of deaf ends.
 func (p *pipes) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	return nil
@@ -70,8 +70,8 @@ func (c deafConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestPeerThatStopsReading checks that a connection closes if its peer still sends but reads nothing. Otherwise one
-// write that blocks would keep all requests of the connection waiting.
+// TestPeerThatStopsReading checks that a connection closes if its peer sends but does not read. Otherwise one blocked
+// write would block all requests of the connection.
 func TestPeerThatStopsReading(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestPeerThatStopsReading(t *testing.T) {
 	})
 }
 
-// TestPing checks that a connection whose peer is gone without a word closes after Options.Ping and twice that time.
+// TestPing checks that a connection whose peer vanished closes after Options.Ping and twice that time.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,13 +151,13 @@ func TestPing(t *testing.T) {
 		defer network.Close()
 		var answers atomic.Bool
 		answers.Store(true)
-		gone := make(chan struct{})
-		defer close(gone)
+		ended := make(chan struct{})
+		defer close(ended)
 		c, err := New(&rest.Config{
 			Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 			Dial: func(ctx context.Context, kind, address string) (net.Conn, error) {
 				conn, err := network.dial(ctx, kind, address)
-				return &silentConn{Conn: conn, answers: &answers, gone: gone, closed: make(chan struct{})}, err
+				return &silentConn{Conn: conn, answers: &answers, ended: ended, closed: make(chan struct{})}, err
 			},
 			Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
 		}, Options{Ping: time.Second})
@@ -182,7 +182,7 @@ func TestPing(t *testing.T) {
 		answers.Store(false)
 		begun := time.Now()
 		if err, took := send(), time.Since(begun); err == nil || took > 3*time.Second {
-			t.Errorf("A request on it ended after %v with %v.", took, err)
+			t.Errorf("A request on the connection ended after %v with %v.", took, err)
 		}
 		answers.Store(true)
 		if err := send(); err != nil {
@@ -194,16 +194,16 @@ func TestPing(t *testing.T) {
 // silentConn receives nothing while answers is false.
 type silentConn struct {
 	net.Conn
-	answers      *atomic.Bool
-	gone, closed chan struct{}
-	once         sync.Once
+	answers       *atomic.Bool
+	ended, closed chan struct{}
+	once          sync.Once
 }
 
 func (c *silentConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if !c.answers.Load() {
 		select {
-		case <-c.gone:
+		case <-c.ended:
 		case <-c.closed:
 		}
 		return 0, net.ErrClosed

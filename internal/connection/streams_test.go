@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestStreamsHaveTheirOwnConnection: with HTTP/2, all requests share one connection, and all lists and watches another
-// one.
+// TestStreamsHaveTheirOwnConnection: with HTTP/2, lists and watches share one connection, and all other requests share
+// another one.
 func TestStreamsHaveTheirOwnConnection(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

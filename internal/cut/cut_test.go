@@ -34,18 +34,18 @@ func TestParse(t *testing.T) {
 	}{
 		{"nothing", nil, "", ""},
 		{"members and keys", []string{"data", "metadata.annotations[a.b/c]"}, "data, metadata.annotations[a.b/c]", ""},
-		{"the order makes no difference", []string{"b", "a.c", "a.b"}, "a.b, a.c, b", ""},
-		{"what is within another one adds nothing", []string{"a.b.c", "a.b", "a.bc"}, "a.b, a.bc", ""},
-		{"twice is once", []string{"a", "a", "[a]"}, "a", ""},
+		{"the order does not matter", []string{"b", "a.c", "a.b"}, "a.b, a.c, b", ""},
+		{"a path within another one is redundant", []string{"a.b.c", "a.b", "a.bc"}, "a.b, a.bc", ""},
+		{"duplicates are removed", []string{"a", "a", "[a]"}, "a", ""},
 		{"a key needs no brackets", []string{"data[x].y", "data.z"}, "data.x.y, data.z", ""},
 		{"a dot before a bracket", []string{"data.[x.y][z]"}, "data[x.y].z", ""},
 		{"empty", []string{""}, "", "a member has no name"},
 		{"a dot at the beginning", []string{".data"}, "", "a member has no name"},
 		{"a dot at the end", []string{"data."}, "", "a member has no name"},
 		{"two dots", []string{"a..b"}, "", "a member has no name"},
-		{"a bracket that is open", []string{"a[b"}, "", "bracket"},
-		{"a bracket that was not opened", []string{"a]b"}, "", "bracket"},
-		{"something behind a bracket", []string{"a[b]c"}, "", "bracket"},
+		{"an unclosed bracket", []string{"a[b"}, "", "bracket"},
+		{"an unopened bracket", []string{"a]b"}, "", "bracket"},
+		{"text after a bracket", []string{"a[b]c"}, "", "bracket"},
 		{"empty brackets", []string{"a[]"}, "", "a member has no name"},
 		{"all elements", []string{"spec.containers[*].env"}, "", "does not go through lists"},
 	} {
@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 		if err != nil || p.String() != test.want {
 			t.Errorf("%s: got %q, %v, want %q", test.reason, p, err, test.want)
 		}
-		for i := range p.Len() { // what is written is read as the same
+		for i := range p.Len() { // the text form parses to the same path
 			if again := paths(t, p.Text(i)); !reflect.DeepEqual(again.Path(0), p.Path(i)) {
 				t.Errorf("%s: %q is read as %q", test.reason, p.Text(i), again.Path(0))
 			}
@@ -74,7 +74,7 @@ func TestAppendJSON(t *testing.T) {
 		reason, in, want string
 		found            []int
 	}{
-		{"nothing to cut", `{"kind":"A" , "spec":{}}`, `{"kind":"A" , "spec":{}}`, nil},
+		{"no such member", `{"kind":"A" , "spec":{}}`, `{"kind":"A" , "spec":{}}`, nil},
 		{"empty", ` { } `, ` { } `, nil},
 		{"the only one", `{"data":{"a":"b"}}`, `{}`, []int{0}},
 		{"the first one", `{"data":{"a":"b"} , "kind":"A"}`, `{"kind":"A"}`, []int{0}},
@@ -83,15 +83,15 @@ func TestAppendJSON(t *testing.T) {
 		{"twice", `{"data":1,"a":1,"data":2,"b":2,"data":3}`, `{"a":1,"b":2}`, []int{0}},
 		{"two in a row", `{"data":1,"data":2,"b":2}`, `{"b":2}`, []int{0}},
 		{"with an escape", `{"a":1,"d\u0061ta":"secret"}`, `{"a":1}`, []int{0}},
-		{"further down it is another one", `{"spec":{"data":1}}`, `{"spec":{"data":1}}`, nil},
-		{"a null is nothing", `{"data":null,"b":1}`, `{"b":1}`, nil},
+		{"a nested member of that name stays", `{"spec":{"data":1}}`, `{"spec":{"data":1}}`, nil},
+		{"a null stays", `{"data":null,"b":1}`, `{"b":1}`, nil},
 		{
 			"a key with dots", `{"metadata":{"annotations":{"a.b/c":1,"d":2}}}`, `{"metadata":{"annotations":{"d":2}}}`,
 			[]int{1},
 		},
 		{"several", `{"spec":{"template":{}},"data":"","x":{"y":{"z":1}}}`, `{"spec":{},"x":{"y":{}}}`, []int{0, 2, 3}},
-		{"a value where there is an object else", `{"spec":"text","x":{"y":7}}`, `{"spec":"text","x":{"y":7}}`, nil},
-		{"a null on the way", `{"spec":null,"x":{"y":null}}`, `{"spec":null,"x":{"y":null}}`, nil},
+		{"a value in place of an object", `{"spec":"text","x":{"y":7}}`, `{"spec":"text","x":{"y":7}}`, nil},
+		{"a null on the path", `{"spec":null,"x":{"y":null}}`, `{"spec":null,"x":{"y":null}}`, nil},
 	} {
 		out, found, err := p.AppendJSON([]byte("before"), []byte(test.in))
 		if err != nil || string(out) != "before"+test.want {
@@ -116,16 +116,16 @@ func TestAppendJSONRefuses(t *testing.T) {
 		reason, in string
 		list       bool
 	}{
-		{"a list on the way", `{"spec":{"containers":[{"env":[]}]}}`, true},
-		{"an empty list on the way", `{"spec":[]}`, true},
-		{"no object", `["data"]`, false},
+		{"a list on the path", `{"spec":{"containers":[{"env":[]}]}}`, true},
+		{"an empty list on the path", `{"spec":[]}`, true},
+		{"not an object", `["data"]`, false},
 		{"nothing", ``, false},
 		{"cut short", `{"data":"x"`, false},
 		{"cut short in a name", `{"da`, false},
-		{"something behind it", `{"data":1}{}`, false},
+		{"trailing data", `{"data":1}{}`, false},
 		{"no colon", `{"data" 1}`, false},
 		{"no comma", `{"a":1 "data":1}`, false},
-		{"a comma too much", `{"data":1,}`, false},
+		{"a trailing comma", `{"data":1,}`, false},
 	} {
 		out, _, err := p.AppendJSON([]byte("before"), []byte(test.in))
 		if err == nil || string(out) != "before" || errors.Is(err, cut.ErrList) != test.list {
@@ -134,7 +134,7 @@ func TestAppendJSONRefuses(t *testing.T) {
 	}
 }
 
-// There is one bit for each of the first paths, and one for all others.
+// The result has one bit for each of the first paths, and one bit for all others.
 func TestManyPaths(t *testing.T) {
 	t.Parallel()
 	var texts []string
@@ -152,10 +152,10 @@ func TestManyPaths(t *testing.T) {
 	}
 }
 
-// errInList is what remove says of a path that goes through a list.
+// errInList is the error of remove for a path through a list.
 var errInList = errors.New("a list")
 
-// remove takes a path out of a decoded object.
+// remove deletes a path from a decoded object.
 func remove(o map[string]any, path []string) error {
 	if len(path) == 1 {
 		delete(o, path[0])
@@ -170,7 +170,7 @@ func remove(o map[string]any, path []string) error {
 	return nil
 }
 
-// FuzzAppendJSON: what is cut is what decoding, removing and encoding leave.
+// FuzzAppendJSON: the result equals that of decoding, removing the paths, and encoding.
 func FuzzAppendJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"data":{"a":"b"},"metadata":{"annotations":{"a.b/c":"x","d":"e"}}}`,
@@ -188,19 +188,19 @@ func FuzzAppendJSON(f *testing.F) {
 		var want, got map[string]any
 		if json.Unmarshal(raw, &want) != nil || want == nil {
 			if err == nil && json.Valid(raw) {
-				t.Fatalf("cut %q, which is no object", raw)
+				t.Fatalf("cut %q, which is not an object", raw)
 			}
 			return
 		}
 		for i := range p.Len() {
 			if remove(want, p.Path(i)) != nil {
 				if !errors.Is(err, cut.ErrList) {
-					t.Fatalf("%q has a list on the way of %s: %v", raw, p.Text(i), err)
+					t.Fatalf("%q has a list on the path %s: %v", raw, p.Text(i), err)
 				}
 				return
 			}
 		}
-		if errors.Is(err, cut.ErrList) { // of a member that comes twice, and counts the second time
+		if errors.Is(err, cut.ErrList) { // of a duplicate member, of which the last one counts
 			return
 		}
 		if err != nil {

@@ -40,7 +40,7 @@ func pod(i int) *corev1.Pod {
 	return p
 }
 
-// What is cut of protobuf is what is cut of the same object as JSON.
+// A protobuf object without the paths equals the same JSON object without them.
 func TestAppendMessage(t *testing.T) {
 	t.Parallel()
 	secret := &corev1.Secret{Data: map[string][]byte{"a": []byte("b"), "c": []byte("d")}, Type: "Opaque"}
@@ -134,8 +134,8 @@ func TestMessageRefuses(t *testing.T) {
 		{"a list", "spec.containers.env", reflect.TypeFor[corev1.Pod](), true},
 		{"a list of a type without protobuf", "spec.list.secret", reflect.TypeFor[resource](), true},
 		{"a type without protobuf", "spec", reflect.TypeFor[resource](), false},
-		{"what the type does not have", "spec.secret", reflect.TypeFor[corev1.Pod](), false},
-		{"what is in no message", "kind", reflect.TypeFor[corev1.Pod](), false},
+		{"a field that the type lacks", "spec.secret", reflect.TypeFor[corev1.Pod](), false},
+		{"a field outside the message", "kind", reflect.TypeFor[corev1.Pod](), false},
 		{"below a text", "spec.nodeName.x", reflect.TypeFor[corev1.Pod](), false},
 		{"below a time", "metadata.creationTimestamp.Time", reflect.TypeFor[corev1.Pod](), false},
 		{"an unstructured object", "spec", reflect.TypeFor[unstructured.Unstructured](), false},
@@ -145,7 +145,7 @@ func TestMessageRefuses(t *testing.T) {
 			t.Errorf("%s: no error", test.reason)
 		}
 		if err := p.Check(test.typ); errors.Is(err, cut.ErrList) != test.list || (err != nil) != test.list {
-			t.Errorf("%s: the check says %v", test.reason, err)
+			t.Errorf("%s: the check returns %v", test.reason, err)
 		}
 	}
 	m, err := paths(t, "metadata.annotations[x]").Message(reflect.TypeFor[corev1.Pod]())
@@ -159,7 +159,7 @@ func TestMessageRefuses(t *testing.T) {
 	}
 }
 
-// FuzzAppendMessage: what is no message is an error, and of what is one nothing that was to be cut is left.
+// FuzzAppendMessage: malformed messages are errors, and the other results contain none of the paths.
 func FuzzAppendMessage(f *testing.F) {
 	for i := range 3 {
 		raw, err := pod(i).Marshal()
@@ -188,7 +188,7 @@ func FuzzAppendMessage(f *testing.F) {
 		delete(was.Annotations, "a.b/c")
 		was.Spec.NodeName, was.Status = "", corev1.PodStatus{}
 		if !equality.Semantic.DeepEqual(&was, &is) {
-			t.Fatalf("%x was cut to %x, which is not the rest of it", raw, out)
+			t.Fatalf("%x was cut to %x, which is not the remainder", raw, out)
 		}
 	})
 }

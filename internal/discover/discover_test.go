@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What client-go says about a discovery that fails goes to the logger, and not past it.
-func TestDiscoveryLogsWhereItIsTold(t *testing.T) {
+// Log messages of client-go about a failed discovery go to the logger of the cluster, and only there.
+func TestDiscoveryLogsToTheLogger(t *testing.T) {
 	var past bytes.Buffer
 	klog.LogToStderr(false)
 	klog.SetOutput(&past)
@@ -30,9 +30,9 @@ func TestDiscoveryLogsWhereItIsTold(t *testing.T) {
 	defer server.Close()
 	server.On(apiserver.Match{}, apiserver.Answer(apiserver.Failure(500)))
 	for _, log := range []*slog.Logger{nil, slog.New(slog.NewTextHandler(&past, nil))} {
-		var told bytes.Buffer
+		var output bytes.Buffer
 		if log != nil {
-			log = slog.New(slog.NewTextHandler(&told, nil))
+			log = slog.New(slog.NewTextHandler(&output, nil))
 		}
 		conn, err := connection.New(server.Config(), connection.Options{})
 		if err != nil {
@@ -44,14 +44,14 @@ func TestDiscoveryLogsWhereItIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err == nil {
-			t.Error("the server has not been asked")
+			t.Error("the server got no request")
 		}
 		klog.Flush()
 		if past.Len() > 0 {
-			t.Errorf("past the logger: %s", past.String())
+			t.Errorf("logged elsewhere: %s", past.String())
 		}
-		if (log != nil) != strings.Contains(told.String(), "Couldn't get") {
-			t.Errorf("with a logger: %v; told %q", log != nil, told.String())
+		if (log != nil) != strings.Contains(output.String(), "Couldn't get") {
+			t.Errorf("with a logger: %v; logged %q", log != nil, output.String())
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/discover"
 )
 
-func TestAMapperFindsWhatWasInstalledLater(t *testing.T) {
+func TestMapperFindsNewKinds(t *testing.T) {
 	t.Parallel()
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -46,6 +46,6 @@ func TestAMapperFindsWhatWasInstalledLater(t *testing.T) {
 		}
 	}
 	if n := server.Log().Count(apiserver.Match{}) - before; n > 100 {
-		t.Errorf("%d requests for 100 looks at what does not exist", n)
+		t.Errorf("%d requests for 100 lookups of a missing kind", n)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// newBudget returns a budget with which namespaces do not bother each other.
+// newBudget returns a budget without a bound across namespaces.
 func newBudget(rate, most Price, short func(namespace string)) *Budget {
 	return NewBudget(BudgetOptions{Rate: rate, Most: most, Short: short})
 }
 
-// spending notes who was served when.
+// spending records the order and time of each request.
 type spending struct {
 	b     *Budget
 	begun time.Time
@@ -47,7 +47,7 @@ func TestBudget(t *testing.T) {
 		one := Price{1, 1}
 		for i := range 5 {
 			if !s.ask(Party{"a", "x"}, fmt.Sprint("first", i), one, false) {
-				t.Fatalf("what was not used is there at once: %d", i)
+				t.Fatalf("the saved budget is not available at once: request %d", i)
 			}
 		}
 		for i := range 3 {
@@ -56,9 +56,9 @@ func TestBudget(t *testing.T) {
 		s.ask(Party{"a", "y"}, "y", one, false)
 		s.ask(Party{"a", "x"}, "end", one, true)
 		s.ask(Party{"a", "x"}, "gone", one, false)
-		s.ask(Party{"a", "x"}, "x2", one, true) // it has become urgent
+		s.ask(Party{"a", "x"}, "x2", one, true) // the request becomes urgent
 		if b.Withdraw(Party{"a", "x"}, "gone"); !s.ask(Party{"b", ""}, "b", one, false) {
-			t.Error("another namespace does not wait")
+			t.Error("another namespace waits")
 		}
 		if u := b.Usage(); u.Waiting != 5 || u.Groups != 1 {
 			t.Errorf("usage %+v", u)
@@ -70,7 +70,7 @@ func TestBudget(t *testing.T) {
 			t.Errorf("order %v, want %v", s.order, want)
 		}
 		if !slices.Equal(short, []string{"a"}) {
-			t.Errorf("told of %v", short)
+			t.Errorf("short of budget: %v", short)
 		}
 		if u := b.Usage(); u.Waiting != 0 || u.Groups != 0 || len(b.requests) != 0 {
 			t.Errorf("left over: %+v, %d", u, len(b.requests))
@@ -78,17 +78,18 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestBudgetOfBytes: one large object costs as much as many small ones, and is never too large.
+// TestBudgetOfBytes: one large object costs as much as many small ones. A cost above the budget only delays later
+// requests.
 func TestBudgetOfBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &spending{b: newBudget(Price{1000, 1000}, Price{1000, 1000}, func(string) {}), begun: time.Now()}
 		who := Party{"a", ""}
 		if !s.ask(who, "large", Price{1, 10_000}, false) {
-			t.Fatal("there was something left")
+			t.Fatal("the first request waits although the budget is full")
 		}
 		s.ask(who, "small", Price{1, 10}, false)
-		s.b.Charge("a", Price{Bytes: 1000}) // it was larger than it was taken for
+		s.b.Charge("a", Price{Bytes: 1000}) // the object was larger than its estimate
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if want := []string{"small@10"}; !slices.Equal(s.order, want) {
@@ -97,8 +98,8 @@ func TestBudgetOfBytes(t *testing.T) {
 	})
 }
 
-// TestBudgetForgets: a namespace that has rested is not remembered.
-func TestBudgetForgets(t *testing.T) {
+// TestBudgetDropsFullAccounts: a namespace with a full budget has no account.
+func TestBudgetDropsFullAccounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(Price{1, 1}, Price{1, 1}, func(string) {})
@@ -109,14 +110,14 @@ func TestBudgetForgets(t *testing.T) {
 			}
 		}
 		if n := len(b.accounts); n > 2*minSweep {
-			t.Errorf("%d are remembered", n)
+			t.Errorf("%d accounts remain", n)
 		}
 	})
 }
 
-// TestBudgetOfLargeOnes: large ones of all namespaces together are under way one or two at a time, and each namespace
-// has its turn; small ones of others do not notice.
-func TestBudgetOfLargeOnes(t *testing.T) {
+// TestBudgetOfLargeRequests: of all namespaces together, at most two large requests are in flight, and namespaces take
+// turns. Small requests of other namespaces never wait.
+func TestBudgetOfLargeRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(Price{1e6, 1e9}, Price{1e6, 1e9}, func(string) {})
@@ -147,23 +148,24 @@ func TestBudgetOfLargeOnes(t *testing.T) {
 		time.Sleep(time.Second)
 		for i := range 100 {
 			if _, ok := b.Acquire(Party{Group: "victim"}, i, small, false, nil); !ok {
-				t.Fatal("a small one waits")
+				t.Fatal("a small request waits")
 			}
 			b.End("victim", small, small)
 		}
 		for name, n := range served {
-			if n.Load() < 5 { // of twenty in the mean
-				t.Errorf("%s had its turn %d times", name, n.Load())
+			if n.Load() < 5 { // a mean of twenty
+				t.Errorf("%s was served %d times", name, n.Load())
 			}
 		}
 		hands.Wait()
 		if most.Load() != 2 {
-			t.Errorf("%d large ones at a time", most.Load())
+			t.Errorf("%d large requests at a time", most.Load())
 		}
 		if b.open != 0 {
-			t.Errorf("%v bytes are left under way", b.open)
+			t.Errorf("%v bytes are still in flight", b.open)
 		}
-		// As many as one namespace has after a rest, and then so many per second, whoever has them.
+		// Total allows a burst of ten requests, the burst of one namespace, and one a second afterwards for all namespaces
+		// together.
 		b = newBudget(Price{1e6, 1e9}, Price{1e6, 9_000}, func(string) {})
 		b.Abreast, b.Large, b.Total = 1000, 500, Price{1e6, 900}
 		begun := time.Now()
@@ -177,17 +179,17 @@ func TestBudgetOfLargeOnes(t *testing.T) {
 		}
 		hands.Wait()
 		if took := time.Since(begun).Round(time.Second); took < 29*time.Second || took > 35*time.Second {
-			t.Errorf("forty of them, of which ten at once, took %v", took)
+			t.Errorf("forty requests, ten of them at once, took %v", took)
 		}
 	})
 }
 
-// TestBudgetOfAll: who has many namespaces gets no more in all of them together than some of them may have; who uses
-// little, in a namespace of its own, does not notice; and who is left over gets what one may have.
+// TestBudgetOfAll: many flooding namespaces together are bounded by Total. A namespace with few requests never waits,
+// and the last flooding namespace gets its full rate.
 func TestBudgetOfAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const rest, all, attack = 10, 20, 100 // the latter in seconds
+		const rest, all, attack = 10, 20, 100 // attack is in seconds
 		one := Price{1, 1}
 		b := newBudget(Price{1, 1e6}, Price{rest, 1e7}, func(string) {})
 		b.Total = Price{2, 1e7}
@@ -213,7 +215,7 @@ func TestBudgetOfAll(t *testing.T) {
 		left := flood("left", 4*attack*time.Second)
 		for i := range attack / 2 {
 			if _, ok := b.Acquire(Party{Group: "victim"}, i, one, false, nil); !ok {
-				t.Fatalf("the victim waits the %d. time it asks", i)
+				t.Fatalf("the victim waits at request %d", i)
 			}
 			b.End("victim", one, one)
 			time.Sleep(2 * time.Second)
@@ -222,18 +224,18 @@ func TestBudgetOfAll(t *testing.T) {
 		for _, got := range floods {
 			n := got.Load()
 			if fair := int64(rest + 2*attack/(all+1)); n < fair-5 || n > fair+5 {
-				t.Errorf("one of many got %d, not %d", n, fair)
+				t.Errorf("one of many got %d, want %d", n, fair)
 			}
 			total += n
 		}
 		if most := int64(all*rest + 2*attack + all); total > most {
-			t.Errorf("all together got %d, more than %d", total, most)
+			t.Errorf("all together got %d, want at most %d", total, most)
 		}
-		time.Sleep(attack * time.Second) // the others have a rest now, which is a share, too
+		time.Sleep(attack * time.Second) // meanwhile the idle namespaces refill, which uses a share, too
 		before := left.Load()
 		time.Sleep(attack * time.Second)
 		if got := left.Load() - before; got < attack-10 || got > attack+1 {
-			t.Errorf("who was left over got %d in %d seconds", got, attack)
+			t.Errorf("the last flooding namespace got %d in %d seconds", got, attack)
 		}
 		cancel()
 		hands.Wait()
@@ -245,13 +247,13 @@ func TestBudgetOfAll(t *testing.T) {
 			b.refill(a, time.Now())
 		}
 		if b.throttled != 0 {
-			t.Errorf("%d are throttled after a rest", b.throttled)
+			t.Errorf("%d namespaces are throttled after a pause", b.throttled)
 		}
 	})
 }
 
-// TestBudgetIsKept asks at random and checks that over any time no namespace gets more than its rate and what it had
-// saved, and that everybody is served in the end.
+// TestBudgetIsKept makes random requests. Over any time, each namespace gets at most its rate and its saved budget. In
+// the end all requests are served.
 func TestBudgetIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -294,8 +296,8 @@ func TestBudgetIsKept(t *testing.T) {
 	})
 }
 
-// TestBudgetAbreast: large ones are under way one or two at a time, whatever is left; small ones do not notice, nor do
-// other namespaces.
+// TestBudgetAbreast: of one namespace at most two large requests are in flight, whatever its budget. Other namespaces
+// do not wait.
 func TestBudgetAbreast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -305,11 +307,11 @@ func TestBudgetAbreast(t *testing.T) {
 		a, other := Party{"a", ""}, Party{"b", ""}
 		large, small := Price{1, 900}, Price{1, 10}
 		if !s.ask(a, "1", large, false) || !s.ask(a, "2", large, false) {
-			t.Fatal("two of them exceed the bound by one at most")
+			t.Fatal("the first two requests wait")
 		}
 		for _, waits := range []string{"3", "4", "5"} {
 			if s.ask(a, waits, large, false) {
-				t.Fatal("three at a time")
+				t.Fatal("a third request at a time")
 			}
 		}
 		s.ask(a, "small", small, false)
@@ -320,12 +322,12 @@ func TestBudgetAbreast(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(s.order) > 0 {
-			t.Errorf("%v go on although nothing has ended", s.order)
+			t.Errorf("%v were served although no request has ended", s.order)
 		}
 		b.End("a", large, Price{1, 5}) // "end" and "3" begin
 		time.Sleep(time.Second)
 		b.Withdraw(a, "4")
-		b.End("a", large, large) // "5" and "small" do
+		b.End("a", large, large) // "5" and "small" begin
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if want := []string{"end@10", "3@10", "5@11"}; !slices.Equal(s.order[:3], want) {
@@ -336,7 +338,7 @@ func TestBudgetAbreast(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(s.order) != 4 {
-			t.Errorf("order %v: all but the one that was withdrawn", s.order)
+			t.Errorf("order %v, want all but the withdrawn request", s.order)
 		}
 		b.End("a", small, small)
 		b.End("b", large, large)
@@ -346,7 +348,7 @@ func TestBudgetAbreast(t *testing.T) {
 		defer b.mu.Unlock()
 		for _, a := range b.accounts {
 			if a.open != 0 || a.timer != nil {
-				t.Errorf("%s has %v bytes under way, and somebody waits: %v", a.group, a.open, a.timer != nil)
+				t.Errorf("%s has %v bytes in flight, a timer is set: %v", a.group, a.open, a.timer != nil)
 			}
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCacheIsShared: the entries of a group that fills the cache evict none of another one.
+// TestCacheIsShared: a group that fills the cache evicts no entry of another group.
 func TestCacheIsShared(t *testing.T) {
 	t.Parallel()
 	c := NewCache[string, int](4)
@@ -14,11 +14,11 @@ func TestCacheIsShared(t *testing.T) {
 		c.Put(fmt.Sprint(i), "them", i)
 	}
 	if _, ok := c.Get("mine"); !ok {
-		t.Error("others have pushed it out")
+		t.Error("another group has evicted the entry")
 	}
 	for _, key := range []string{"97", "98", "99"} {
 		if _, ok := c.Get(key); !ok {
-			t.Errorf("the latest ones have %s no more", key)
+			t.Errorf("the recent entry %s is missing", key)
 		}
 	}
 	c.Put("99", "me", 7)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestQueueMakesRoom: a key that floods a queue neither delays nor displaces the items of another one.
+// TestQueueMakesRoom: a key that floods a queue neither delays nor displaces items of another key.
 func TestQueueMakesRoom(t *testing.T) {
 	t.Parallel()
 	var q Queue[string, string]
@@ -108,7 +108,7 @@ func TestQueueModel(t *testing.T) {
 					if it.Queued() {
 						t.Fatal("a removed item is in the queue")
 					}
-					it.Remove() // has no effect
+					it.Remove() // no effect
 				}
 			},
 			"move": func(t *rapid.T) {
@@ -124,7 +124,7 @@ func TestQueueModel(t *testing.T) {
 				at := slices.IndexFunc(m.turns, func(key string) bool { return key != not })
 				if at < 0 {
 					if got != nil {
-						t.Fatalf("got %d of the key that may not", got.Value)
+						t.Fatalf("got %d of a key that is not allowed", got.Value)
 					}
 					return
 				}
@@ -179,7 +179,7 @@ func TestAbsentItems(t *testing.T) {
 	}
 }
 
-// TestQueueReusesLines: a key whose only item leaves and comes back costs no allocation.
+// TestQueueReusesLines: a key whose only item leaves and comes back allocates nothing.
 func TestQueueReusesLines(t *testing.T) {
 	var q Queue[string, int]
 	it := q.Push("a", 1)

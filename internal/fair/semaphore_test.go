@@ -13,10 +13,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// visits plays callers: "a1" is caller 1 of group a, and "-" one that shares with no other.
+// visits makes callers enter: "a1" is caller 1 of group a, and "-" has no group.
 type visits struct {
 	s    *Semaphore
-	came []string // who was let in, in that order
+	came []string // the admitted callers, in order
 	out  []func()
 }
 
@@ -27,7 +27,7 @@ func partyOf(name string) Party {
 	return Party{name[:1], name}
 }
 
-// now has one come who does not wait.
+// now makes a caller try to enter without waiting. It returns the scope that was full.
 func (q *visits) now(name string) (scope string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -49,7 +49,7 @@ func TestSemaphoreIsShared(t *testing.T) {
 		reason string
 		places int
 		crowds []string
-		want   []string // each with how many it gets and whose places are taken then
+		want   []string // each with its number of slots and the scope that is full then
 	}{
 		"Alone": {
 			"A caller alone has a third, and a group half.", 12,
@@ -57,47 +57,47 @@ func TestSemaphoreIsShared(t *testing.T) {
 			[]string{"a1 4 member", "a2 2 group", "a3 0 group", "a4 0 group"},
 		},
 		"Groups": {
-			"Each group leaves as many as it takes.", 64,
+			"Each group leaves as many slots as it takes.", 64,
 			[]string{"a1", "a2", "b1", "b2", "c1", "d1", "e1"},
 			[]string{"a1 22 member", "a2 10 group", "b1 11 member", "b2 5 group", "c1 6 member", "d1 4 member", "e1 2 member"},
 		},
-		"One":       {"A single place goes to anybody.", 1, []string{"a1", "b1"}, []string{"a1 1 all", "b1 0 all"}},
-		"Unknown":   {"Who is nobody in particular shares with nobody.", 5, []string{"-"}, []string{"- 5 all"}},
-		"Everybody": {"When there is none left, that is told.", 4, []string{"-", "a1"}, []string{"- 4 all", "a1 0 all"}},
+		"One":       {"A single slot goes to any caller.", 1, []string{"a1", "b1"}, []string{"a1 1 all", "b1 0 all"}},
+		"Unknown":   {"A caller without a group does not share.", 5, []string{"-"}, []string{"- 5 all"}},
+		"Everybody": {"Without a free slot the scope is all.", 4, []string{"-", "a1"}, []string{"- 4 all", "a1 0 all"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			q := &visits{s: &Semaphore{Slots: tc.places}}
 			var got []string
-			for _, crowd := range tc.crowds {
-				n, scope := 0, q.now(crowd)
-				for ; scope == ""; scope = q.now(crowd) {
+			for _, caller := range tc.crowds {
+				n, scope := 0, q.now(caller)
+				for ; scope == ""; scope = q.now(caller) {
 					n++
 				}
-				got = append(got, fmt.Sprint(crowd, " ", n, " ", scope))
+				got = append(got, fmt.Sprint(caller, " ", n, " ", scope))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			for _, leave := range q.out {
 				leave()
-				leave() // once is what counts
+				leave() // only the first call counts
 			}
 			if q.s.InUse() != 0 || len(q.s.groups)+len(q.s.members) != 0 {
-				t.Errorf("%d are left inside, %v %v", q.s.InUse(), q.s.groups, q.s.members)
+				t.Errorf("%d slots are in use, %v %v", q.s.InUse(), q.s.groups, q.s.members)
 			}
 		})
 	}
 }
 
-// TestSemaphoreTakesTurns has many wait of one group, and one of another come later.
+// TestSemaphoreTakesTurns: a later caller of another group passes the many waiting callers of one group.
 func TestSemaphoreTakesTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := &Semaphore{Slots: 2, Rate: rate.NewLimiter(10, 1), Waiting: 20, Wait: time.Minute}
 		order := make(chan string, 100)
-		come := func(name string) {
+		arrive := func(name string) {
 			go func() {
 				release, err := turns.Acquire(t.Context(), partyOf(name))
 				if err != nil {
@@ -112,11 +112,11 @@ func TestSemaphoreTakesTurns(t *testing.T) {
 		}
 		began := time.Now()
 		for range 10 {
-			come("a1")
+			arrive("a1")
 		}
-		come("a2")
-		come("b1")
-		come("b1")
+		arrive("a2")
+		arrive("b1")
+		arrive("b1")
 		var got []string
 		for range 13 {
 			got = append(got, <-order)
@@ -125,13 +125,13 @@ func TestSemaphoreTakesTurns(t *testing.T) {
 			t.Errorf("the order (-want +got):\n%s", diff)
 		}
 		if took := time.Since(began); took < 1100*time.Millisecond || took > 1300*time.Millisecond {
-			t.Errorf("thirteen at ten a second take %v", took)
+			t.Errorf("thirteen callers at ten a second took %v", took)
 		}
-		time.Sleep(time.Second) // until the last ones have left
+		time.Sleep(time.Second) // until the last callers have left
 	})
 }
 
-// TestSemaphoreWaiting bounds who waits, and for how long.
+// TestSemaphoreWaiting: the number of waiting callers and the time that they wait are bounded.
 func TestSemaphoreWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestSemaphoreWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 		results := make(chan string, maxWaiting+10)
-		come := func(ctx context.Context, name string) {
+		arrive := func(ctx context.Context, name string) {
 			go func() {
 				leave, err := door.Acquire(ctx, partyOf(name))
 				if err == nil {
@@ -152,9 +152,9 @@ func TestSemaphoreWaiting(t *testing.T) {
 			synctest.Wait()
 		}
 		gone, leave := context.WithCancel(t.Context())
-		come(gone, "a1")
-		come(t.Context(), "a1")
-		come(t.Context(), "a2") // there are two of its group already
+		arrive(gone, "a1")
+		arrive(t.Context(), "a1")
+		arrive(t.Context(), "a2") // two callers of its group wait already
 		if got := <-results; got != "a2 too many at a time (all)" {
 			t.Error(got)
 		}
@@ -166,7 +166,7 @@ func TestSemaphoreWaiting(t *testing.T) {
 		if got := <-results; got != "a1 too many at a time (all)" || time.Since(began) != time.Second {
 			t.Errorf("%s after %v", got, time.Since(began))
 		}
-		for i := range maxWaiting / 2 { // many groups have their two
+		for i := range maxWaiting / 2 { // many groups have their two waiting callers
 			for range 2 {
 				go func() {
 					leave, err := door.Acquire(t.Context(), Party{Group: fmt.Sprint("g", i)})
@@ -178,9 +178,9 @@ func TestSemaphoreWaiting(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		come(t.Context(), "z1")
+		arrive(t.Context(), "z1")
 		if got := <-results; got != "g too many at a time (all)" {
-			t.Errorf("for the newcomer went: %s", got)
+			t.Errorf("rejected for the new caller: %s", got)
 		}
 		hold()
 		synctest.Wait()
@@ -191,7 +191,7 @@ func TestSemaphoreWaiting(t *testing.T) {
 			}
 		}
 		if fine != maxWaiting || door.InUse() != 0 || len(door.groups) != 0 {
-			t.Errorf("%d came in, %d are inside, %d groups", fine, door.InUse(), len(door.groups))
+			t.Errorf("%d were admitted, %d slots are in use, %d groups", fine, door.InUse(), len(door.groups))
 		}
 	})
 }

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSlots asks in random order for slots of random tenants and checks after every step that no more are out than
-// there are, that a namespace which holds none gets one while one is free, and so does a tenant of one that may have
-// one more, and that at the end nobody waits and all are free again.
+// TestSlots acquires slots of random tenants in random order. No more slots are out than exist. A namespace without a
+// slot gets a free one. So does a tenant of a namespace that may have one more. At the end nothing waits and all slots
+// are free.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -37,12 +37,12 @@ func TestSlots(t *testing.T) {
 					fmt.Sprint("t", rapid.IntRange(0, 2).Draw(t, "tenant")),
 				}
 				r := request{who, fmt.Sprint(i)}
-				free, held, mine := s.free(), s.held.Of(who.Group), s.byMember.Of(who)
+				free, held, own := s.free(), s.held.Of(who.Group), s.byMember.Of(who)
 				if s.Acquire(who, r.key, func() { woken[r.key] = true }) {
 					holding = append(holding, r)
 				} else {
-					if free > held && mine == 0 && waits(who) == 0 {
-						t.Fatalf("%v holds none, its namespace %d, %d are free, and it has to wait", who, held, free)
+					if free > held && own == 0 && waits(who) == 0 {
+						t.Fatalf("%v has no slot, its namespace %d, %d are free, and it has to wait", who, held, free)
 					}
 					waiting = append(waiting, r)
 				}
@@ -69,7 +69,7 @@ func TestSlots(t *testing.T) {
 			for _, r := range waiting {
 				if woken[r.key] {
 					if !s.Acquire(r.who, r.key, nil) {
-						t.Fatal("who was woken gets its slot")
+						t.Fatal("a woken tenant gets no slot")
 					}
 					holding = append(holding, r)
 				} else {
@@ -78,7 +78,7 @@ func TestSlots(t *testing.T) {
 			}
 			waiting = still
 			if len(holding) == 0 {
-				t.Fatalf("%d wait although nobody holds any", len(waiting))
+				t.Fatalf("%d wait although no slot is held", len(waiting))
 			}
 			s.Release(holding[0].who)
 			holding = holding[1:]
@@ -90,7 +90,7 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// TestSlotsByNamespace has the calls of one namespace hang, each on behalf of a tenant of its own, or all of one.
+// TestSlotsByNamespace: the calls of one namespace hang, each of another tenant or all of one.
 func TestSlotsByNamespace(t *testing.T) {
 	t.Parallel()
 	const total = 512
@@ -103,7 +103,7 @@ func TestSlotsByNamespace(t *testing.T) {
 			return fmt.Sprint(i)
 		}, total / 2},
 		"OneTenant": {
-			"One tenant leaves a quarter of that to those that may come.", func(int) string { return "" },
+			"One tenant leaves a quarter of that to later tenants.", func(int) string { return "" },
 			total / 2 / 4 * 3,
 		},
 	}
@@ -119,7 +119,7 @@ func TestSlotsByNamespace(t *testing.T) {
 				}
 			}
 			if got != tc.want {
-				t.Errorf("%s It got %d, want %d", tc.reason, got, tc.want)
+				t.Errorf("%s got %d, want %d", tc.reason, got, tc.want)
 			}
 			if u := s.Usage(); u.Waiting != 540-got || u.Groups != 1 {
 				t.Errorf("usage %+v", u)

@@ -2,7 +2,7 @@ package fair
 
 import "testing"
 
-// TestTally: keys that use no more than is free leave to the next one as much as they take.
+// TestTally: a key may use as much as is free. Each key therefore leaves as much to the next one as it takes.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	const most = 100

@@ -6,8 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// TestWorkers: work that was added before Run starts with it, works concurrently with later work, and ends before Run
-// returns.
+// TestWorkers: work added before Run starts with it, runs beside later work, and ends before Run returns.
 func TestWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,8 +21,7 @@ var samples = []string{
 	strings.Repeat(`{"a":`, 130) + "1" + strings.Repeat("}", 130),
 }
 
-// FuzzSkipValue: what is skipped is exactly what encoding/json finds valid, and a beginning of it is never called
-// wrong.
+// FuzzSkipValue: SkipValue accepts what encoding/json accepts, and reports ErrShort for each prefix of a valid value.
 func FuzzSkipValue(f *testing.F) {
 	for _, s := range samples {
 		f.Add([]byte(s))
@@ -48,7 +47,7 @@ func FuzzSkipValue(f *testing.F) {
 	})
 }
 
-// FuzzUnquoted: a string means what encoding/json says.
+// FuzzUnquoted: Unquoted agrees with encoding/json.
 func FuzzUnquoted(f *testing.F) {
 	for _, s := range []string{
 		`a`, `\n\t\"\\\/`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\ud83dx`, `\ud83d\u0041`, "\xff",

@@ -22,21 +22,21 @@ func TestStacks(t *testing.T) {
 	go func() { defer close(left); waiting(ids, until) }()
 	own, other := goroutine.Current(), <-ids
 	if got := goroutine.Stacks(); got != "" {
-		t.Errorf("of no goroutine: %s", got)
+		t.Errorf("without a goroutine: %s", got)
 	}
 	one := goroutine.Stacks(other)
 	if !strings.HasPrefix(one, string(other)) || !strings.Contains(one, "goroutine_test.waiting") ||
 		strings.Contains(one, "TestStacks(") {
-		t.Errorf("of the one that waits:\n%s", one)
+		t.Errorf("of one waiting goroutine:\n%s", one)
 	}
 	both := goroutine.Stacks(own, other)
 	if strings.Count(both, "\n\n") != 1 || !strings.Contains(both, "goroutine_test.waiting") ||
 		!strings.Contains(both, "TestStacks(") {
-		t.Errorf("of both:\n%s", both)
+		t.Errorf("of two waiting goroutines:\n%s", both)
 	}
 	close(until)
 	<-left
 	if got := goroutine.Stacks(own); strings.Contains(got, "\n\n") || !strings.Contains(got, "TestStacks(") {
-		t.Errorf("of the test:\n%s", got)
+		t.Errorf("of the test's goroutine:\n%s", got)
 	}
 }

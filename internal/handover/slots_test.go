@@ -132,7 +132,7 @@ func (m *model) gain(slots shard.Set) {
 	m.slots.Gain(slots)
 }
 
-// lose begins a drain. No work may be admitted when Lose has returned, whether Wait runs or not.
+// lose begins a drain. After Lose has returned no work may be admitted, whether Wait runs or not.
 func (m *model) lose(slots shard.Set) {
 	d := &drain{left: layout.Set()}
 	d.ctx, d.cancel = context.WithCancelCause(context.Background())
@@ -175,7 +175,7 @@ func (m *model) lose(slots shard.Set) {
 	})
 }
 
-// check compares the slots that leave, and the contexts of all work, with the model.
+// check compares the leaving slots and the contexts of all work with the model.
 func (m *model) check() {
 	for slot, d := range m.drain {
 		if got := m.slots.Holds(slot); got != m.held.Holds(slot) {
@@ -209,8 +209,8 @@ func (m *model) check() {
 	}
 }
 
-// TestQuietOnce has many goroutines enter and leave while slots come and go. No work is in progress when a slot is
-// reported, and its contexts have ended then.
+// TestQuietOnce: many goroutines enter and leave while slots are gained and lost. When a slot is reported, it has no
+// work and its contexts have ended.
 func TestQuietOnce(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 5, func(t *testing.T, s uint64) {

@@ -30,8 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("os/signal.signal_recv"), goleak.IgnoreTopFunction("os/signal.loop"))
 }
 
-// The second signal ends the program, however soon after the first one it comes, as soon as the first one has been
-// noticed at all.
+// The second signal ends the program as soon as the first one was noticed, however short the interval.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -60,11 +59,11 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// A signal that comes before the first one was handled is not lost either: it is sent again.
+// A second signal that arrives before the first was handled is sent again and not lost.
 func TestTwoAtOnce(t *testing.T) {
 	seen := make(chan os.Signal, 10)
 	ctx, stop := interrupt.Context(t.Context(), syscall.SIGUSR1, syscall.SIGUSR2)
-	signal.Notify(seen, syscall.SIGUSR1, syscall.SIGUSR2) // so that what is left to the system does not end the test
+	signal.Notify(seen, syscall.SIGUSR1, syscall.SIGUSR2) // so that a signal with its default action does not end the test
 	defer signal.Stop(seen)
 	for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2} {
 		if err := syscall.Kill(os.Getpid(), s); err != nil {
@@ -73,7 +72,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 	<-ctx.Done()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		t.Errorf("%v is no cancellation", cause)
+		t.Errorf("%v is not a cancellation", cause)
 	}
 	<-seen
 	<-seen
@@ -84,11 +83,11 @@ func TestStop(t *testing.T) {
 	ctx, stop := interrupt.Context(t.Context(), syscall.SIGUSR1)
 	stop()
 	if ctx.Err() == nil {
-		t.Error("the context goes on")
+		t.Error("the context has not ended")
 	}
 	parent, end := context.WithCancelCause(t.Context())
 	ctx, stop = interrupt.Context(parent, syscall.SIGUSR1)
-	reason := errors.New("enough")
+	reason := errors.New("stop")
 	end(reason)
 	if <-ctx.Done(); context.Cause(ctx) != reason {
 		t.Errorf("cause %v", context.Cause(ctx))

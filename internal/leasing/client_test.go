@@ -39,7 +39,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestPreconditions checks that no write replaces a version that it did not see, and none creates a deleted Lease.
+// TestPreconditions: no write replaces a version that it did not see, and none re-creates a deleted Lease.
 func TestPreconditions(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *apiserver.Server, c *leasing.Client) {
 		own, err := c.Create(t.Context(), &leasing.Lease{ObjectMeta: metav1.ObjectMeta{Name: "m"}})
@@ -55,19 +55,19 @@ func TestPreconditions(t *testing.T) {
 			t.Errorf("a marked Lease is renewed: %v", err)
 		}
 		if err := c.Delete(t.Context(), "m", own.UID, own.ResourceVersion); !errors.Is(err, leasing.ErrConflict) {
-			t.Errorf("a newer one is deleted: %v", err)
+			t.Errorf("a newer Lease is deleted: %v", err)
 		}
 		check(t, c.Delete(t.Context(), "m", mark.UID, mark.ResourceVersion))
 		if _, err := c.Update(t.Context(), mark); !errors.Is(err, leasing.ErrConflict) && !apierrors.IsNotFound(err) {
 			t.Errorf("a Lease that was deleted is renewed: %v", err)
 		}
 		if err := c.Delete(t.Context(), "m", mark.UID, ""); err != nil {
-			t.Errorf("one that is gone: %v", err)
+			t.Errorf("a missing Lease: %v", err)
 		}
 	})
 }
 
-// TestTimeout checks the bound of a request, and that an error has the advice of Explain, unless it is a conflict.
+// TestTimeout checks the bound of a request, and that an error contains the advice of Explain, unless it is a conflict.
 func TestTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, s *apiserver.Server, c *leasing.Client) {
 		advice := errors.New("advice")

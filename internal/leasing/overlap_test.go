@@ -12,16 +12,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
-// TestRunOverlapping checks that renewals overlap, that freshness counts from sending, and what ends the run. A
-// negative time to take means that there is no response.
+// TestRunOverlapping: renewals overlap, and freshness counts from sending. A negative time to take means no response.
 func TestRunOverlapping(t *testing.T) {
 	t.Parallel()
 	const second = time.Second
 	broken := errors.New("broken")
 	for _, tc := range []struct {
 		reason string
-		take   []time.Duration // of each renewal; the last one is repeated
-		fail   []int           // renewals that fail when they have taken their time
+		take   []time.Duration // of each renewal; the last value repeats
+		fail   []int           // renewals that fail at their end
 		end    int             // the renewal that returns broken; 0: none
 		cancel time.Duration   // 0: never
 		want   error
@@ -50,7 +49,7 @@ func TestRunOverlapping(t *testing.T) {
 			lasts: 5 * second,
 			sent:  []time.Duration{0, 2 * second / 3, 2 * (2 * second / 3), 2*(2*second/3) + 2*second},
 		},
-		{reason: "a renewal ends it", take: []time.Duration{0, second}, end: 2, want: broken, lasts: 3 * second},
+		{reason: "a renewal ends the run", take: []time.Duration{0, second}, end: 2, want: broken, lasts: 3 * second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -85,7 +84,7 @@ func TestRunOverlapping(t *testing.T) {
 				return r.Extend(begun), nil
 			})
 			if !errors.Is(err, tc.want) || time.Since(start) != tc.lasts {
-				t.Errorf("%s: it ended after %v with %v", tc.reason, time.Since(start), err)
+				t.Errorf("%s: the run ended after %v with %v", tc.reason, time.Since(start), err)
 			}
 			if len(sent) < len(tc.sent) || !slices.Equal(sent[:len(tc.sent)], tc.sent) {
 				t.Errorf("%s: renewals at %v, want %v", tc.reason, sent, tc.sent)
@@ -94,7 +93,7 @@ func TestRunOverlapping(t *testing.T) {
 	}
 }
 
-// TestExtend checks that an older renewal changes nothing, and that an expired hold does not begin again.
+// TestExtend: an older renewal changes nothing, and an expired hold does not begin again.
 func TestExtend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +105,7 @@ func TestExtend(t *testing.T) {
 			t.Error("There is no hold.")
 		}
 		if age, _ := r.Age(); age != 0 || !r.HasAfter(first) || r.HasAfter(second) {
-			t.Errorf("It counts from %v ago.", age)
+			t.Errorf("The hold counts from %v ago.", age)
 		}
 		<-time.After(8 * time.Second)
 		if r.Extend(leasing.Clock{}.Stamp()) || r.Fresh() {

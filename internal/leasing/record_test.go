@@ -36,7 +36,7 @@ func named(holder string) func(*leasing.Lease) {
 	return func(l *leasing.Lease) { l.Spec.HolderIdentity = &holder }
 }
 
-// TestLostResponse: a renewal whose response was lost is read back, and the next one replaces it.
+// TestLostResponse: a renewal whose response was lost is read back, and the next renewal replaces it.
 func TestLostResponse(t *testing.T) {
 	bubble(t, func(t *testing.T, s *apiserver.Server, _ *leasing.Client) {
 		var lose atomic.Bool
@@ -56,13 +56,13 @@ func TestLostResponse(t *testing.T) {
 		}
 		if err := r.Renew(t.Context(), named("three")); !errors.Is(err, leasing.ErrConflict) ||
 			leasing.Holder(r.Last()) != "two" {
-			t.Errorf("the lost one was not read back: %q with %v", leasing.Holder(r.Last()), err)
+			t.Errorf("the lost renewal was not read back: %q with %v", leasing.Holder(r.Last()), err)
 		}
 		check(t, r.Renew(t.Context(), named("three")))
 	})
 }
 
-// TestDeleted: a deleted Lease is not renewed, and neither is another one of its name.
+// TestDeleted: neither a deleted Lease nor another one of its name is renewed.
 func TestDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *apiserver.Server, c *leasing.Client) {
 		r, other := leasing.Record{Client: c, Name: "m"}, leasing.Record{Client: c, Name: "m"}
@@ -96,42 +96,42 @@ func take(t *testing.T, c *leasing.Claim) {
 func refused(t *testing.T, c *leasing.Claim) {
 	t.Helper()
 	if _, err := c.Take(t.Context()); !errors.Is(err, leasing.ErrHeld) {
-		t.Fatalf("%s takes it: %v", c.Identity, err)
+		t.Fatalf("%s takes the Lease: %v", c.Identity, err)
 	}
 }
 
-// TestClaim: a Lease changes hands when its holder releases it, and when it has not been renewed for its duration by
-// the time of the observer, which may begin late.
+// TestClaim: a Lease changes hands when its holder releases it, or fails to renew it for its duration. The observer
+// measures the duration by its own clock from its first look.
 func TestClaim(t *testing.T) {
 	bubble(t, func(t *testing.T, s *apiserver.Server, c *leasing.Client) {
 		one, two, three := claim(c, "one"), claim(c, "two"), claim(c, "three")
 		take(t, one)
 		if spec := one.Last().Spec; *spec.LeaseDurationSeconds != 15 || *spec.LeaseTransitions != 0 ||
 			spec.AcquireTime == nil {
-			t.Errorf("it was created as %v", spec)
+			t.Errorf("the Lease was created as %v", spec)
 		}
 		refused(t, two)
 		testbed.Settle(14 * time.Second)
 		if refused(t, two); two.Unrenewed() != 14*time.Second {
-			t.Errorf("it has not been renewed for %v", two.Unrenewed())
+			t.Errorf("the Lease has not been renewed for %v", two.Unrenewed())
 		}
 		check(t, one.Renew(t.Context(), leasing.Clock{}.Stamp()))
 		if refused(t, two); two.Unrenewed() != 0 {
-			t.Errorf("it was renewed %v ago", two.Unrenewed())
+			t.Errorf("the Lease was renewed %v ago", two.Unrenewed())
 		}
 		testbed.Settle(14 * time.Second)
 		refused(t, two)
 		testbed.Settle(time.Second)
-		refused(t, three) // it sees the Lease for the first time
+		refused(t, three) // three sees the Lease for the first time
 		take(t, two)
 		if spec := two.Last().Spec; *spec.LeaseTransitions != 1 || two.Unrenewed() != 0 {
-			t.Errorf("it was taken as %v, not renewed for %v", spec, two.Unrenewed())
+			t.Errorf("the Lease was taken as %v, not renewed for %v", spec, two.Unrenewed())
 		}
 		if held, err := one.Holds(t.Context()); held || err != nil {
-			t.Errorf("one holds it: %t, %v", held, err)
+			t.Errorf("one holds the Lease: %t, %v", held, err)
 		}
 		if held, err := two.Holds(t.Context()); !held || err != nil {
-			t.Errorf("two holds it: %t, %v", held, err)
+			t.Errorf("two holds the Lease: %t, %v", held, err)
 		}
 		check(t, two.Release(t.Context()))
 		take(t, three)
@@ -139,13 +139,13 @@ func TestClaim(t *testing.T) {
 			t.Errorf("two frees the Lease of three: %v", err)
 		}
 		edit(t, s, func(spec map[string]any) { delete(spec, "leaseDurationSeconds") })
-		refused(t, one) // as if the duration were that of one
+		refused(t, one) // without a duration, that of the observer counts
 		testbed.Settle(14500 * time.Millisecond)
 		take(t, one)
 	})
 }
 
-// TestClaimRenew: a hold goes on over edits and a deletion, and not over the hold of another identity.
+// TestClaimRenew: a hold survives edits and a deletion, but not the hold of another identity.
 func TestClaimRenew(t *testing.T) {
 	bubble(t, func(t *testing.T, s *apiserver.Server, c *leasing.Client) {
 		one := claim(c, "one")
@@ -160,7 +160,7 @@ func TestClaimRenew(t *testing.T) {
 		check(t, s.Remove(resource, "a", "m"))
 		check(t, renew())
 		if got := one.Last(); got.Annotations["at"] != "one" || *got.Spec.LeaseDurationSeconds != 15 {
-			t.Errorf("it was created as %v", got)
+			t.Errorf("the Lease was created as %v", got)
 		}
 		for _, holder := range []string{"other", ""} {
 			edit(t, s, func(spec map[string]any) { spec["holderIdentity"] = holder })

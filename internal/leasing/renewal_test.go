@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/leasing"
 )
 
-// TestStamp: elapsed time is that of the clock that says more, or less, and the clocks may disagree.
+// TestStamp: AtMost and AtLeast bound the elapsed time by the clock that shows more, or less, when the clocks disagree.
 func TestStamp(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -22,7 +22,7 @@ func TestStamp(t *testing.T) {
 		atMost, atLeast time.Duration
 	}{
 		{"Both clocks agree.", now.Add(-time.Minute), time.Minute, time.Minute},
-		{"There is only the wall clock.", now.Add(-time.Minute).Round(0), time.Minute, time.Minute},
+		{"Only the wall clock is known.", now.Add(-time.Minute).Round(0), time.Minute, time.Minute},
 	} {
 		s := leasing.Stamp{Time: tc.stamp}
 		if s.AtMost(now) != tc.atMost || s.AtLeast(now) != tc.atLeast {
@@ -31,7 +31,7 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// TestRenewal: a hold lasts for its bound from the start of a renewal, whenever the response comes.
+// TestRenewal: a hold lasts for its bound from the start of a renewal, however late the response.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,20 +47,20 @@ func TestRenewal(t *testing.T) {
 		}
 		<-time.After(4*time.Second - 1)
 		if !r.Fresh() {
-			t.Error("it has expired before its bound")
+			t.Error("the hold has expired before its bound")
 		}
 		<-time.After(1)
 		if _, held := r.Age(); !held || r.Fresh() {
-			t.Errorf("it is fresh after its bound; held: %t", held)
+			t.Errorf("the hold is fresh after its bound; held: %t", held)
 		}
 		r.Renewed(leasing.Clock{}.Stamp())
 		if r.End(); r.Fresh() {
-			t.Error("it is fresh after its end")
+			t.Error("the hold is fresh after its end")
 		}
 	})
 }
 
-// TestRun: the loop waits as its function says, bounds it, and ends with the hold, its function or its context.
+// TestRun: the loop waits as its function asks, bounds each call, and ends with the hold, its function or its context.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -68,14 +68,14 @@ func TestRun(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		take   []time.Duration // of each renewal
-		fail   int             // renewals that fail, from this one on; 0: none
+		fail   int             // the first renewal that fails, as do all later ones; 0: none
 		end    error           // of the last renewal
 		cancel time.Duration   // 0: never
 		want   error
 		lasts  time.Duration
 	}{
 		{reason: "the context ends", cancel: 10 * second, lasts: 10 * second},
-		{reason: "a renewal ends it", take: []time.Duration{0, second}, end: broken, want: broken, lasts: 5 * second},
+		{reason: "a renewal ends the loop", take: []time.Duration{0, second}, end: broken, want: broken, lasts: 5 * second},
 		{reason: "renewals fail", fail: 2, want: leasing.ErrExpired, lasts: 8 * second},
 		{
 			reason: "a renewal takes too long", take: []time.Duration{0, time.Hour}, fail: 2, want: leasing.ErrExpired,
@@ -113,13 +113,13 @@ func TestRun(t *testing.T) {
 				return 2 * second, nil
 			})
 			if !errors.Is(err, tc.want) || time.Since(begun) != tc.lasts {
-				t.Errorf("%s: it ended after %v with %v", tc.reason, time.Since(begun), err)
+				t.Errorf("%s: the loop ended after %v with %v", tc.reason, time.Since(begun), err)
 			}
 		})
 	}
 }
 
-// TestPaused: a process that was paused for longer than the bound renews nothing, though it could.
+// TestPaused: a process that was paused beyond the bound does not renew, although the server would accept it.
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,16 +133,16 @@ func TestPaused(t *testing.T) {
 		}}
 		r.Renewed(r.Clock.Stamp())
 		err := r.Run(t.Context(), 2*time.Second, func(context.Context, leasing.Stamp) (time.Duration, error) {
-			t.Error("it renews")
+			t.Error("the expired hold is renewed")
 			return time.Hour, nil
 		})
 		if !errors.Is(err, leasing.ErrExpired) || r.Fresh() {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("the loop ended with %v", err)
 		}
 	})
 }
 
-// TestObservation: time counts from the first sight of the newest version, by the local clock only.
+// TestObservation: time counts from the first observation of the newest version, by the local clock only.
 func TestObservation(t *testing.T) {
 	t.Parallel()
 	var o leasing.Observation
@@ -152,12 +152,12 @@ func TestObservation(t *testing.T) {
 		version string
 		at      time.Duration
 		news    bool
-		want    time.Duration // unchanged since, at that time
+		want    time.Duration // time since the last change
 	}{
 		{"The first version.", "7", 0, true, 0},
-		{"The same one.", "7", time.Second, false, time.Second},
-		{"A newer one.", "12", 2 * time.Second, true, 0},
-		{"An older one that comes late.", "8", 3 * time.Second, false, time.Second},
+		{"The same version.", "7", time.Second, false, time.Second},
+		{"A newer version.", "12", 2 * time.Second, true, 0},
+		{"An older version that arrives late.", "8", 3 * time.Second, false, time.Second},
 		{"Another format.", "x", 4 * time.Second, true, 0},
 	} {
 		now := begun.Add(tc.at)

@@ -74,10 +74,10 @@ func TestArena(t *testing.T) {
 			a.free(ref)
 		}
 		if len(a.memory.blocks) != 0 {
-			rt.Fatal("blocks were not given back")
+			rt.Fatal("blocks were not freed")
 		}
 	})
 	if _, ok := newArena().put(nil, make([]byte, maxSlot)); ok {
-		t.Error("an object that is too large was taken")
+		t.Error("an object that is too large was accepted")
 	}
 }

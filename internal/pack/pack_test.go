@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestPacker: items come back byte by byte, however they are kept, packed, moved closer together and superseded.
+// TestPacker: items keep every byte while they are stored, packed, moved and superseded.
 func TestPacker(t *testing.T) {
 	t.Parallel()
 	current := map[string]*Item{}
@@ -24,7 +24,7 @@ func TestPacker(t *testing.T) {
 			b += fmt.Sprintf("%x", rnd.Uint64())
 		}
 		if rnd.IntN(50) == 0 {
-			b += strings.Repeat(fmt.Sprint(rnd.Uint64()), 3000) // does not go into a slot as it is
+			b += strings.Repeat(fmt.Sprint(rnd.Uint64()), 3000) // does not fit into a slot uncompressed
 		}
 		return []byte(b)
 	}

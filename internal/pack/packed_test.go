@@ -16,7 +16,7 @@ func newItem(data string) *Item {
 	return it
 }
 
-// compressedWith returns a dictionary that is registered, and a function that puts an item compressed with it.
+// compressedWith returns a registered dictionary, and a function that puts an item compressed with it.
 func compressedWith(s *packedItems, data string) (*dict, func(data string) *Item) {
 	own := []byte(data)
 	d := &dict{data: own, s2: s2.MakeDict(own, nil)}
@@ -28,8 +28,8 @@ func compressedWith(s *packedItems, data string) (*dict, func(data string) *Item
 	}
 }
 
-// TestPackedItemsKeepDictionaries: a dictionary stays registered until it is released and no slot needs it. Its number
-// is then used again.
+// TestPackedItemsKeepDictionaries: a dictionary stays registered until it is released and no slot uses it. Then its
+// number is reused.
 func TestPackedItemsKeepDictionaries(t *testing.T) {
 	t.Parallel()
 	s := &packedItems{arena: newArena()}
@@ -63,8 +63,8 @@ func TestPackedItemsKeepDictionaries(t *testing.T) {
 	}
 }
 
-// TestPackedItemsLeaveRetiredItems: an item that was superseded before it could be packed gets no slot.
-func TestPackedItemsLeaveRetiredItems(t *testing.T) {
+// TestPackedItemsSkipRetiredItems: an item that was superseded before it could be packed gets no slot.
+func TestPackedItemsSkipRetiredItems(t *testing.T) {
 	t.Parallel()
 	s := &packedItems{arena: newArena()}
 	it := newItem("superseded")
@@ -76,7 +76,7 @@ func TestPackedItemsLeaveRetiredItems(t *testing.T) {
 	}
 }
 
-// TestPackedItemsTooLargeForASlot: an item that fits no slot stays on the heap, compressed if that was tried.
+// TestPackedItemsTooLargeForASlot: an item that fits no slot stays on the heap, compressed if compression was tried.
 func TestPackedItemsTooLargeForASlot(t *testing.T) {
 	t.Parallel()
 	s := &packedItems{arena: newArena()}
@@ -154,11 +154,11 @@ func TestCompressor(t *testing.T) {
 	c.endBatch()
 	c.releaseEncoders()
 	if d := compress(object("something else", 1)); d == nil || d == first {
-		t.Error("the dictionary of the group has gone with its encoder")
+		t.Error("the dictionary of the group was dropped with its encoder")
 	}
 }
 
-// TestCompressorSamples: groups without a dictionary of their own use the common one, once the sample is large enough.
+// TestCompressorSamples: groups without their own dictionary use the common one, once the sample is large enough.
 func TestCompressorSamples(t *testing.T) {
 	t.Parallel()
 	var numbers registry
@@ -181,7 +181,7 @@ func TestCompressorSamples(t *testing.T) {
 	}
 }
 
-// TestNursery: an item is aged after two ticks at most, and the oldest items go first when there are too many.
+// TestNursery: an item is aged after two ticks at most, and the oldest items are taken first when there are too many.
 func TestNursery(t *testing.T) {
 	t.Parallel()
 	var y nursery
@@ -202,7 +202,7 @@ func TestNursery(t *testing.T) {
 	}
 	items[2].retire()
 	list := y.take()
-	y.add(sibling{items[0], 0}, 10) // arrives meanwhile
+	y.add(sibling{items[0], 0}, 10) // arrives during the batch
 	batch, rest, bytes := oldest(list, 40, 100)
 	if len(batch) != 2 || batch[0].item != items[1] || batch[1].item != items[3] || len(rest) != 2 || bytes != 20 {
 		t.Errorf("%d of %d items, %d bytes remain", len(batch), len(batch)+len(rest), bytes)
@@ -212,7 +212,7 @@ func TestNursery(t *testing.T) {
 		t.Errorf("%d bytes in %d items", y.bytes, len(y.list))
 	}
 	if batch, rest, _ := oldest(y.take(), 40, 100); len(batch) != 0 || len(rest) != 3 {
-		t.Errorf("%d items go although there is room", len(batch))
+		t.Errorf("%d items are taken although there is room", len(batch))
 	}
 	for live, want := range map[int64]int{0: minYoungBytes, 40 << 20: 20 << 20, 1 << 40: maxYoungBytes} {
 		if y.setLimit(live); y.limit() != want {

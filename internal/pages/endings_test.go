@@ -36,7 +36,7 @@ func TestEndingsAreBounded(t *testing.T) {
 	read := endingsOf(stored.Data)
 	for _, s := range ended {
 		if !e.has(s) || !read.has(s) {
-			t.Fatalf("session %s, which was ended, is admitted", s.ID)
+			t.Fatalf("the ended session %s is admitted", s.ID)
 		}
 	}
 	for _, other := range []struct {
@@ -44,8 +44,8 @@ func TestEndingsAreBounded(t *testing.T) {
 		until  time.Duration
 		has    bool
 	}{
-		{"it lasts as long as those that had to give way", time.Hour + 50*time.Second, true},
-		{"it lasts longer", time.Hour + 101*time.Second, false},
+		{"it expires with the evicted sessions", time.Hour + 50*time.Second, true},
+		{"it expires later", time.Hour + 101*time.Second, false},
 	} {
 		if s := (&Session{ID: "other", Until: now.Add(other.until)}); e.has(s) != other.has || read.has(s) != other.has {
 			t.Errorf("%s: %v, %v", other.reason, e.has(s), read.has(s))
@@ -54,7 +54,7 @@ func TestEndingsAreBounded(t *testing.T) {
 	last := &Session{ID: "last", Until: now.Add(9 * time.Hour)}
 	e.add(last, now.Add(8*time.Hour))
 	if d := cmp.Diff(map[string]time.Time{hashOf("last"): last.Until}, e.Until); d != "" || !e.Floor.IsZero() {
-		t.Errorf("sessions that are over stay in the list: %s %v", d, e.Floor)
+		t.Errorf("expired sessions stay in the list: %s %v", d, e.Floor)
 	}
 }
 

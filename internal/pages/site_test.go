@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/access"
 )
 
-// only permits one access to the token "reader", and nothing to other tokens.
+// only permits one access to the token "reader", and none to other tokens.
 type only access.Access
 
 func (only) Caller(token string) string { return token }
@@ -27,7 +27,7 @@ func (o only) May(_ context.Context, token string, a access.Access) error {
 	return &access.Problem{Status: http.StatusForbidden, Title: "Forbidden"}
 }
 
-// siteOf returns a site with a page and an action that check nothing themselves.
+// siteOf returns a site whose page and action do not check rights.
 func siteOf(t *testing.T, who Authorizer, open bool, page Page, do func()) http.Handler {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -63,8 +63,8 @@ func siteOf(t *testing.T, who Authorizer, open bool, page Page, do func()) http.
 	return s.Handler()
 }
 
-// TestEveryPageIsGuarded: a page and an action are served to readers with their right only, also where they check
-// nothing themselves.
+// TestEveryPageIsGuarded: pages and actions are served only to readers with their right, even if their code checks
+// nothing.
 func TestEveryPageIsGuarded(t *testing.T) {
 	t.Parallel()
 	list := func(namespace string) access.Access {
@@ -108,7 +108,7 @@ func TestEveryPageIsGuarded(t *testing.T) {
 			if w.Code != want || strings.Contains(w.Body.String(), "secret") != (want == http.StatusOK) {
 				t.Errorf("%s: the page for %q: %d, want %d: %s", name, token, w.Code, want, w.Body)
 			}
-			if token != "reader" { // the stream of a reader lasts
+			if token != "reader" { // the stream of an admitted reader does not end
 				if w := ask(token, http.MethodGet, "/console/live/things"+tc.path,
 					nil); strings.Contains(w.Body.String(), "secret") {
 					t.Errorf("%s: the stream for %q: %s", name, token, w.Body)
@@ -119,7 +119,7 @@ func TestEveryPageIsGuarded(t *testing.T) {
 			}
 		}
 		if w := ask("stranger", http.MethodGet, "/console/nothing", nil); w.Code != http.StatusNotFound {
-			t.Errorf("%s: a page that is missing: %d", name, w.Code)
+			t.Errorf("%s: a missing page: %d", name, w.Code)
 		}
 	}
 }

@@ -29,11 +29,11 @@ func TestMemory(t *testing.T) {
 		reason         string
 		b, left, spare int
 	}{
-		{"a whole piece while there is much to come", 1, 1 << 20, size - 1},
-		{"no more than is to come", 1, 10, 9},
-		{"at least itself", 20, 10, 0},
-		{"a large one takes nothing of a piece", large + 1, 1 << 20, 0},
-		{"nothing takes nothing", 0, 100, 0},
+		{"a whole piece while much text is left", 1, 1 << 20, size - 1},
+		{"no more than the text that is left", 1, 10, 9},
+		{"at least the text itself", 20, 10, 0},
+		{"a large text uses no piece", large + 1, 1 << 20, 0},
+		{"an empty text uses nothing", 0, 100, 0},
 	} {
 		var p Of
 		if p.Text(make([]byte, c.b), c.left); len(p.free) != c.spare {

@@ -14,7 +14,7 @@ func TestOutside(t *testing.T) {
 		t.Errorf("the caller is at %s, want %s", own, want)
 	}
 	if tests := place.Outside("github.com/fairlead-io/fairlead/internal/place_test"); tests != "place/place_test.go:16" {
-		t.Errorf("tests count as outside of their package, but got %s", tests)
+		t.Errorf("a test counts as outside of its package, but got %s", tests)
 	}
 	var through string
 	_ = slices.ContainsFunc([]int{0}, func(int) bool {

@@ -28,11 +28,11 @@ func TestPages(t *testing.T) {
 		{"the list", "GET", Root, 200, Root + "goroutine\n"},
 		{"stacks as text", "GET", Root + "goroutine?debug=2", 200, "TestPages"},
 		{"for go tool pprof", "GET", Root + "heap?gc=1", 200, "\x1f\x8b"},
-		{"no arguments of the process", "GET", Root + "cmdline", 404, ""},
+		{"the arguments of the process are not served", "GET", Root + "cmdline", 404, ""},
 		{"no such profile", "GET", Root + "none", 404, ""},
-		{"only reading", "POST", Root + "heap", 405, ""},
-		{"a time without bound", "GET", Root + "profile?seconds=3600", 400, "1 to 60"},
-		{"no number", "GET", Root + "heap?debug=x", 400, "0 to 2"},
+		{"GET only", "POST", Root + "heap", 405, ""},
+		{"a duration beyond the bound", "GET", Root + "profile?seconds=3600", 400, "1 to 60"},
+		{"not a number", "GET", Root + "heap?debug=x", 400, "0 to 2"},
 	} {
 		w := ask(t.Context(), &Pages{}, tc.method, tc.path)
 		if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.want) {
@@ -41,7 +41,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestTimed: a recording ends when its reader has gone.
+// TestTimed: a recording ends when its reader disconnects.
 func TestTimed(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
@@ -52,12 +52,12 @@ func TestTimed(t *testing.T) {
 	}
 }
 
-// TestBusy: there is one profile at a time, whoever makes it.
+// TestBusy: one profile is made at a time, including those that the program makes itself.
 func TestBusy(t *testing.T) {
 	p := &Pages{}
 	p.busy.Lock()
 	if w := ask(t.Context(), p, "GET", Root+"heap"); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("beside another one: %d", w.Code)
+		t.Errorf("beside another profile: %d", w.Code)
 	}
 	p.busy.Unlock()
 	var elsewhere strings.Builder
@@ -65,9 +65,9 @@ func TestBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pprof.StopCPUProfile()
-	for range 2 { // the second one finds no lock that the first one left
+	for range 2 { // the second request finds no lock left by the first
 		if w := ask(t.Context(), p, "GET", Root+"profile"); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("beside one that the program makes: %d", w.Code)
+			t.Errorf("beside a profile of the program: %d", w.Code)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestCallOr(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
 		fn      func()
-		value   any // of the panic
+		value   any // the value of the panic
 		ended   bool
 		returns bool
 	}{
@@ -30,9 +30,9 @@ func TestCallOr(t *testing.T) {
 		{"it panics", func() { explode("boom") }, "boom", false, true},
 		{"it panics with an error", func() { explode(cause) }, cause, false, true},
 		{"it ends its goroutine", func() { exit() }, nil, true, false},
-		{"it panics and ends its goroutine in what it defers", func() { defer exit(); explode("boom") }, nil, true, false},
+		{"it panics and a deferred call ends its goroutine", func() { defer exit(); explode("boom") }, nil, true, false},
 		{
-			"it panics in what it defers when it ends its goroutine", func() { defer explode("late"); exit() }, nil, true,
+			"it ends its goroutine and a deferred call panics", func() { defer explode("late"); exit() }, nil, true,
 			false,
 		},
 	} {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// alike decodes data beside another message of the type, which has to give the same as without it and to leave that
-// one alone.
+// alike decodes data beside another message of the type. The result must not depend on the other message, which must
+// not change.
 func alike(t testing.TB, d *Decoder, o Message, data, other []byte) {
 	t.Helper()
 	typ := reflect.TypeOf(o).Elem()
@@ -26,7 +26,7 @@ func alike(t testing.TB, d *Decoder, o Message, data, other []byte) {
 	given := slices.Clone(data)
 	gotErr := d.UnmarshalLike(given, got.Interface().(Message), other, like.Interface().(Message))
 	for i := range given {
-		given[i] = 0xff // the result must not refer to it
+		given[i] = 0xff // the result must not refer to the input
 	}
 	if (wantErr == nil) != (gotErr == nil) {
 		t.Fatalf("%v: error %v, want %v, of %x beside %x", typ, gotErr, wantErr, data, other)
@@ -37,12 +37,12 @@ func alike(t testing.TB, d *Decoder, o Message, data, other []byte) {
 	before := reflect.New(typ)
 	_ = before.Interface().(Message).Unmarshal(slices.Clone(other))
 	if !reflect.DeepEqual(before.Interface(), like.Interface()) {
-		t.Fatalf("%v: %x beside %x has changed that", typ, data, other)
+		t.Fatalf("%v: decoding %x has changed the message of %x", typ, data, other)
 	}
 }
 
-// TestLikeEveryKind decodes pairs of random messages of every built-in type: of different content, of the same in all
-// but a part, damaged, and one on top of the other.
+// TestLikeEveryKind decodes pairs of random messages of every built-in type. Pairs differ completely, differ in a part,
+// are damaged, or are concatenated.
 func TestLikeEveryKind(t *testing.T) {
 	t.Parallel()
 	all, d := kinds(), &Decoder{}
@@ -89,7 +89,7 @@ func FuzzLike(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data, other []byte) { alike(t, d, &corev1.Pod{}, data, other) })
 }
 
-// TestLikeShares holds two versions of a pod to what they share.
+// TestLikeShares: two versions of a pod share their equal parts.
 func TestLikeShares(t *testing.T) {
 	d := &Decoder{}
 	trusting(d, &corev1.Pod{})
@@ -116,10 +116,10 @@ func TestLikeShares(t *testing.T) {
 		t.Fatal(cmp.Diff(next, &got))
 	}
 	if &got.Spec.Containers[0] != &prior.Spec.Containers[0] {
-		t.Error("what is the same is not shared")
+		t.Error("an equal part is not shared")
 	}
 	if got.Status.Message == prior.Status.Message || got.ResourceVersion == prior.ResourceVersion {
-		t.Error("what is not the same is shared")
+		t.Error("a different part is shared")
 	}
 	if n := testing.AllocsPerRun(100, decode); n > 5 {
 		t.Errorf("%v allocations for two strings", n)

@@ -28,7 +28,7 @@ type full interface {
 	Marshal() ([]byte, error)
 }
 
-// kinds returns an empty object of each type that the scheme knows.
+// kinds returns an empty object of each type in the scheme.
 func kinds() (out []full) {
 	seen := map[reflect.Type]bool{}
 	for _, t := range scheme.Scheme.AllKnownTypes() {
@@ -41,13 +41,13 @@ func kinds() (out []full) {
 	return out
 }
 
-// trusting is a decoder that does not compare for itself.
+// trusting makes a decoder trust a type without comparing results itself.
 func trusting(d *Decoder, o Message) *Decoder {
 	d.of(reflect.TypeOf(o)).checked.Store(checks)
 	return d
 }
 
-// both decodes data with the type's own decoder and with ours, which has to give the same.
+// both decodes data with the type's own decoder and with the Decoder, whose result must be equal.
 func both(t testing.TB, d *Decoder, like Message, data []byte) {
 	t.Helper()
 	typ := reflect.TypeOf(like).Elem()
@@ -57,10 +57,10 @@ func both(t testing.TB, d *Decoder, like Message, data []byte) {
 	sure := trusting(d, like).Decodes(given, reflect.TypeOf(like))
 	gotErr := d.Unmarshal(given, got.Interface().(Message))
 	if sure && gotErr != nil {
-		t.Fatalf("%v: it was said to be decodable, and is not: %v, of %x", typ, gotErr, data)
+		t.Fatalf("%v: promised as decodable, but: %v, of %x", typ, gotErr, data)
 	}
 	for i := range given {
-		given[i] = 0xff // the result must not refer to it
+		given[i] = 0xff // the result must not refer to the input
 	}
 	if fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {
 		t.Fatalf("%v: error %v, want %v, of %x", typ, gotErr, wantErr, data)
@@ -70,7 +70,7 @@ func both(t testing.TB, d *Decoder, like Message, data []byte) {
 	}
 }
 
-// TestEveryKind fills every field of every built-in type with random values, then damages what is encoded.
+// TestEveryKind fills every field of every built-in type with random values, then damages the encoded messages.
 func TestEveryKind(t *testing.T) {
 	t.Parallel()
 	all, d := kinds(), &Decoder{}
@@ -83,7 +83,7 @@ func TestEveryKind(t *testing.T) {
 		for _, o := range all {
 			a, b := encodeRandom(t, rnd, o), encodeRandom(t, rnd, o)
 			both(t, d, o, a)
-			both(t, d, o, slices.Concat(a, b)) // one on top of the other
+			both(t, d, o, slices.Concat(a, b)) // one after the other
 			for range 4 {
 				both(t, d, o, damage(rnd, a))
 			}
@@ -102,7 +102,7 @@ func encodeRandom(t testing.TB, rnd *rand.Rand, like full) []byte {
 	return b
 }
 
-// fill sets about half of what is in v.
+// fill sets about half of the fields of v.
 func fill(rnd *rand.Rand, v reflect.Value, depth int) {
 	switch o := v.Addr().Interface().(type) {
 	case *resource.Quantity:
@@ -198,7 +198,7 @@ func FuzzUnmarshal(f *testing.F) {
 		&corev1.ResourceRequirements{},
 	}
 	yes := true
-	for _, o := range []full{ // small ones: large ones take minutes to be minimized
+	for _, o := range []full{ // small ones: large ones take minutes to minimize
 		&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
 			{Name: "a", Env: []corev1.EnvVar{{Name: "b", Value: "c"}}},
 		}, HostUsers: &yes}},
@@ -223,12 +223,12 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// FuzzEveryKind compares the decoders of any built-in type, which kind chooses.
+// FuzzEveryKind compares the decoders of the built-in type with the number kind.
 func FuzzEveryKind(f *testing.F) {
 	all, rnd := kinds(), rand.New(rand.NewPCG(1, 2)) // seeds are the same in each run
 	for i, o := range all {
 		small := encodeRandom(f, rnd, o)
-		for range 20 { // large ones take minutes to be minimized
+		for range 20 { // large ones take minutes to minimize
 			if other := encodeRandom(f, rnd, o); len(other) > 0 && (len(small) == 0 || len(other) < len(small)) {
 				small = other
 			}
@@ -239,14 +239,14 @@ func FuzzEveryKind(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint16, data []byte) { both(t, d, all[int(kind)%len(all)], data) })
 }
 
-// TestTable holds the table to what it is for.
+// TestTable: the decoder has a plan for common kinds, and allocates at most half as often as the type itself.
 func TestTable(t *testing.T) {
 	for _, o := range kinds() {
 		switch typ := reflect.TypeOf(o); typ.Elem().Name() {
 		case "Pod", "Node", "Service", "Deployment", "Secret", "ConfigMap", "Job", "Ingress", "EndpointSlice", "Lease",
 			"Event":
 			if new(Decoder).of(typ).plan == nil {
-				t.Errorf("%v has to decode itself", typ)
+				t.Errorf("%v has no plan", typ)
 			}
 		}
 	}
@@ -261,13 +261,13 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestDecodes holds the look ahead to what it is for.
+// TestDecodes: after enough correct results a type is trusted, and its messages are checked without allocations.
 func TestDecodes(t *testing.T) {
 	d := &Decoder{}
 	typ := reflect.TypeFor[*corev1.Pod]()
 	for i, raw := range pods(2 * checks) {
 		if got := d.Decodes(raw, typ); got != (i >= checks) {
-			t.Fatalf("%v of the pod after %d, trusted are those after %d", got, i, checks)
+			t.Fatalf("%v for the pod after %d messages, want trust after %d", got, i, checks)
 		}
 		if err := d.Unmarshal(raw, new(corev1.Pod)); err != nil {
 			t.Fatal(err)
@@ -280,7 +280,7 @@ func TestDecodes(t *testing.T) {
 	var l liar
 	for range 2 * checks {
 		if d.Decodes([]byte("\x0a\x03abc"), reflect.TypeOf(&l)) {
-			t.Fatal("a type was trusted that has its own way")
+			t.Fatal("a type with another encoding was trusted")
 		}
 		l = liar{}
 		if err := d.Unmarshal([]byte("\x0a\x03abc"), &l); err != nil {
@@ -289,7 +289,7 @@ func TestDecodes(t *testing.T) {
 	}
 }
 
-// liar has a tag that its decoder does not keep to.
+// liar has a struct tag that its decoder ignores.
 type liar struct {
 	Name string `protobuf:"bytes,1,opt,name=name"`
 }
@@ -339,7 +339,7 @@ func BenchmarkPod(b *testing.B) {
 	}{
 		{"look ahead", func(raw []byte, _ *corev1.Pod) error {
 			if !d.Decodes(raw, reflect.TypeFor[*corev1.Pod]()) {
-				return d.Unmarshal(raw, new(corev1.Pod)) // until the type is trusted
+				return d.Unmarshal(raw, new(corev1.Pod)) // before the type is trusted
 			}
 			return nil
 		}},

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestQuantitiesOfOneHash: the request and the limit of a pod are both remembered, also where their hashes meet.
+// TestQuantitiesOfOneHash: the request and the limit of a pod are both remembered, even if their hashes collide.
 func TestQuantitiesOfOneHash(t *testing.T) {
 	var k quantities
 	first := encoded(t, "100m")
 	if !k.has(first) {
-		t.Fatal("100m is no quantity")
+		t.Fatal("100m is not a quantity")
 	}
 	place := func(data []byte) uint64 { return maphash.Bytes(k.seed, data) % uint64(len(k.pairs)) }
 	var other []byte
@@ -24,7 +24,7 @@ func TestQuantitiesOfOneHash(t *testing.T) {
 	}
 	k.has(other)
 	if n := testing.AllocsPerRun(100, func() { k.has(first); k.has(other) }); n > 0 {
-		t.Errorf("%.0f allocations: one drives the other out", n)
+		t.Errorf("%.0f allocations: one evicts the other", n)
 	}
 }
 

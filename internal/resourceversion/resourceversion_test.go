@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The order is the one of apimachinery.
+// Compare agrees with the comparison of apimachinery.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -39,7 +39,7 @@ func TestFileIsReadAsItWasWritten(t *testing.T) {
 		t.Errorf("read %d, %q, %v", n, text, err)
 	}
 	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
-		t.Errorf("files %v, error %v, want the one that was written", files, err)
+		t.Errorf("files %v, error %v, want the written one", files, err)
 	}
 }
 
@@ -80,8 +80,8 @@ func TestWrongFileIsRefused(t *testing.T) {
 		data   []byte
 		want   error // nil: any
 	}{
-		{"of another one", Format{Magic: format.Magic, Identity: "there"}, whole, nil},
-		{"of another format", Format{Magic: "test 2\n", Identity: "here"}, whole, nil},
+		{"another identity", Format{Magic: format.Magic, Identity: "there"}, whole, nil},
+		{"another format", Format{Magic: "test 2\n", Identity: "here"}, whole, nil},
 		{"one bit is wrong", format, wrong, ErrDamaged},
 		{"cut short", format, whole[:len(whole)-1], ErrDamaged},
 		{"empty", format, nil, ErrDamaged},
@@ -97,7 +97,8 @@ func TestWrongFileIsRefused(t *testing.T) {
 	}
 }
 
-// TestMissingFieldsAreAnError: who reads more than was written is told so, also if it asks for no error itself.
+// TestMissingFieldsAreAnError: reading more fields than were written is an error, even if the caller does not check
+// Err.
 func TestMissingFieldsAreAnError(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state")
@@ -110,7 +111,7 @@ func TestMissingFieldsAreAnError(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no bytes make a Decoder panic, or allocate without bound.
+// FuzzDecode: no input makes a Decoder panic or allocate without bound.
 func FuzzDecode(f *testing.F) {
 	var whole bytes.Buffer
 	if err := format.encode(&whole, save(7, "seven")); err != nil {

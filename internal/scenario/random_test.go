@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	fixed = 12  // seeds that every run of the tests plays
-	drawn = 300 // more of them, see seed.Play
+	fixed = 12  // seeds that every run plays
+	drawn = 300 // additional seeds, see seed.Play
 	steps = 60
-	// soakReport is how often a soak says how far it is.
+	// soakReport is the interval of progress reports in a soak.
 	soakReport = 10 * time.Second
 )
 
-// TestRandom plays random schedules against source and store. FAIRLEAD_SEED=n replays one of them and says what
-// happened; FAIRLEAD_SOAK=1h goes on with new ones for so long.
+// TestRandom plays random schedules against source and store. FAIRLEAD_SEED=n replays one of them with a log.
+// FAIRLEAD_SOAK=1h plays new ones for that time.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	if s := os.Getenv("FAIRLEAD_SOAK"); s != "" {
@@ -31,13 +31,13 @@ func TestRandom(t *testing.T) {
 		}
 		begin := time.Now()
 		first := uint64(begin.UnixNano())
-		told := begin
+		reported := begin
 		t.Logf("schedules from FAIRLEAD_SEED=%d on, for %s", first, d)
 		next := first
 		for ; time.Since(begin) < d && !t.Failed(); next++ {
 			play(t, next, nil)
-			if time.Since(told) >= soakReport {
-				told = time.Now()
+			if time.Since(reported) >= soakReport {
+				reported = time.Now()
 				t.Logf("%s of %s: %d schedules, the last one FAIRLEAD_SEED=%d", time.Since(begin).Round(time.Second), d,
 					next-first+1, next)
 			}
@@ -62,7 +62,7 @@ func TestRandom(t *testing.T) {
 	})
 }
 
-// play plays one seed, and fails with everything that is needed to replay it. With a logger it says what happened.
+// play plays one seed. A failure contains all that is needed to replay it. A logger receives what happened.
 func play(t *testing.T, seed uint64, logger *slog.Logger) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

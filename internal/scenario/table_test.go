@@ -11,13 +11,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestTable runs every scenario against source and store, over each wire on which it makes sense.
+// TestTable runs every scenario against source and store, over each wire that it supports.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
 	for _, s := range scenario.Table() {
 		if names[s.Name] || s.Holds == "" || s.Section == "" {
-			t.Errorf("scenario %q has no name of its own, or holds nothing", s.Name)
+			t.Errorf("scenario %q has no unique name, or checks nothing", s.Name)
 		}
 		names[s.Name] = true
 		for _, wire := range scenario.Wires() {

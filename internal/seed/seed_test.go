@@ -21,9 +21,9 @@ func TestChoose(t *testing.T) {
 		want   int
 	}{
 		{"a plain run plays one seed", env{}, 1},
-		{"a base has the test play all it asks for", env{base: "abc"}, 5},
-		{"a number of seeds counts more than what the test asks for", env{base: "abc", seeds: "7"}, 7},
-		{"a number of seeds counts without a base, too", env{seeds: "3"}, 3},
+		{"with a base the test plays all seeds that it asks for", env{base: "abc"}, 5},
+		{"a number of seeds overrides that of the test", env{base: "abc", seeds: "7"}, 7},
+		{"a number of seeds works without a base, too", env{seeds: "3"}, 3},
 		{"one seed is played alone", env{base: "abc", seeds: "7", seed: "12"}, 1},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestSample(t *testing.T) {
 			t.Errorf("a second run draws other elements, -first +second:\n%s", diff)
 		}
 		if len(sample) < 2 || len(sample) > 3 || sample[0] > 3 || sample[1] < 4 || sample[1] > 7 {
-			t.Errorf("%v is no sample of one out of four", sample)
+			t.Errorf("%v is not a sample of one out of four", sample)
 		}
 		for _, i := range sample {
 			drawn[i] = true
@@ -88,7 +88,7 @@ func TestRecorded(t *testing.T) {
 			want: []uint64{7, 9},
 		},
 		{reason: "a line without a seed is reported with its place", text: "TestX 7\nTestX", err: "seeds:2: "},
-		{reason: "so is one whose seed is no number", text: "TestX seven", err: "seeds:1: "},
+		{reason: "a seed that is not a number is reported with its place", text: "TestX seven", err: "seeds:1: "},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "seeds")

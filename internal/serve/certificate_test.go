@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
-// TestCertificateChanges plays what happens to the files of a mounted Secret and of others.
+// TestCertificateChanges replaces and damages the files of a mounted Secret, and plain files.
 func TestCertificateChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestCertificateChanges(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go func() { _ = c.Run(ctx) }() // it returns nothing else
+		go func() { _ = c.Run(ctx) }() // it always returns nil
 		refused := 0
 		served := func(reason, want string, refusal string) {
 			t.Helper()
@@ -45,13 +45,13 @@ func TestCertificateChanges(t *testing.T) {
 			if refusal != "" {
 				refused++
 			}
-			said := log.Take()
-			if n := strings.Count(said, "level=ERROR"); n > 1 || (n == 1) != (refusal != "") ||
-				!strings.Contains(said, refusal) {
-				t.Errorf("%s It says: %s", reason, said)
+			logged := log.Take()
+			if n := strings.Count(logged, "level=ERROR"); n > 1 || (n == 1) != (refusal != "") ||
+				!strings.Contains(logged, refusal) {
+				t.Errorf("%s It logs: %s", reason, logged)
 			}
 			if got := testutil.ToFloat64(c.reloads.WithLabelValues("failure")); got != float64(refused) {
-				t.Errorf("%s %v failures are counted, want %d", reason, got, refused)
+				t.Errorf("%s %v failures, want %d", reason, got, refused)
 			}
 		}
 		served("Nothing has changed.", "first", "")
@@ -80,7 +80,7 @@ func TestCertificateChanges(t *testing.T) {
 		servetest.Write(t, data, cert, key)
 		served("The files are written over.", "fourth", "")
 		if got, want := testutil.ToFloat64(c.expiry), float64(c.current.Load().Leaf.NotAfter.Unix()); got != want {
-			t.Errorf("it expires at %v, not %v", got, want)
+			t.Errorf("it expires at %v, want %v", got, want)
 		}
 	})
 }
@@ -94,6 +94,6 @@ func TestCertificateThatCannotBeLoaded(t *testing.T) {
 	}
 	servetest.Write(t, dir, []byte("no"), []byte("no"))
 	if _, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil); err == nil {
-		t.Error("of nonsense")
+		t.Error("malformed files are accepted")
 	}
 }

@@ -33,8 +33,8 @@ func (f from) RemoteAddr() net.Addr {
 	return addr
 }
 
-// TestHandshakesTakeTurns: those of one client wait for each other, another client's comes next, and who has waited for
-// too long goes.
+// TestHandshakesTakeTurns: handshakes of one client wait for each other, and those of other clients come next. A
+// handshake that has waited for too long is rejected.
 func TestHandshakesTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,11 +62,11 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		}
 		begin("other", "10.0.0.2:1")
 		begin("also", "10.0.0.3:1")
-		for _, ended := range []string{"flood0", "flood0", "flood1", "other"} { // the second time it has none
+		for _, ended := range []string{"flood0", "flood0", "flood1", "other"} { // the second flood0 holds no turn
 			h.end(conns[ended])
 			synctest.Wait()
 		}
-		time.Sleep(handshakePatience + time.Second) // flood2 and flood3 give up, in whatever order
+		time.Sleep(handshakePatience + time.Second) // flood2 and flood3 give up, in either order
 		synctest.Wait()
 		begin("late", "10.0.0.1:1")
 		h.end(conns["also"])
@@ -88,9 +88,9 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestHandshakesHoldNothing: who takes part in no more of a handshake than costs the server, whether at its beginning
-// or in the middle of it, and whichever version or session it uses, keeps nobody else from one.
-func TestHandshakesHoldNothing(t *testing.T) {
+// TestStoppedHandshakesBlockNoClient: a client that stops at any point of a handshake blocks no other client. This
+// holds for each version, with or without a session.
+func TestStoppedHandshakesBlockNoClient(t *testing.T) {
 	t.Parallel()
 	cert, key := servetest.Certificate(t, "loopback", time.Time{}, time.Time{})
 	pair, err := tls.X509KeyPair(cert, key)
@@ -135,12 +135,12 @@ func TestHandshakesHoldNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, resp.Body) // it is empty
+		_, _ = io.Copy(io.Discard, resp.Body) // empty
 		resp.Body.Close()
 	}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		get(version)
-		get(version) // with the session of the one before
+		get(version) // with the session of the previous request
 		for range 3 {
 			conn, err := net.Dial("tcp", listener.Addr().String())
 			if err != nil {
@@ -153,7 +153,7 @@ func TestHandshakesHoldNothing(t *testing.T) {
 			client := tls.Client(&mute{Conn: conn, writes: 1},
 				&tls.Config{RootCAs: roots, ServerName: "localhost", MaxVersion: version})
 			refused := make(chan error, 1)
-			go func() { refused <- client.Handshake() }() // it ends with the connection
+			go func() { refused <- client.Handshake() }() // ends with the connection
 			select {
 			case <-signed:
 			case err := <-refused:
@@ -173,9 +173,9 @@ func TestHandshakesHoldNothing(t *testing.T) {
 	get(tls.VersionTLS13)
 }
 
-// TestHandshakesHoldNothingForARetry: the server asks who has named no key that it takes to do so (HelloRetryRequest),
-// and holds nothing meanwhile. What it does for those who come back takes turns like the rest.
-func TestHandshakesHoldNothingForARetry(t *testing.T) {
+// TestRetriedHandshakesBlockNoClient: the server holds no turn while it waits for another key from a client
+// (HelloRetryRequest). The rest of the handshake takes a turn like any other.
+func TestRetriedHandshakesBlockNoClient(t *testing.T) {
 	t.Parallel()
 	for name, with := range map[string]func(*tls.Config, tls.Certificate){
 		"Certificates": func(c *tls.Config, pair tls.Certificate) { c.Certificates = []tls.Certificate{pair} },
@@ -193,7 +193,7 @@ func TestHandshakesHoldNothingForARetry(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHandshakes()
 				h.free = 1
-				base := &tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP384}} // clients name others first
+				base := &tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP384}} // clients name other curves first
 				with(base, pair)
 				config := h.config(base)
 				begin := func() (conn net.Conn, again func(), shaken <-chan error) {
@@ -210,19 +210,19 @@ func TestHandshakesHoldNothingForARetry(t *testing.T) {
 						near.Close()
 					}()
 					go patient.receive()
-					go func() { _ = client.Handshake() }() // the server says whether it has succeeded
+					go func() { _ = client.Handshake() }() // the server reports whether it has succeeded
 					<-asked
 					synctest.Wait()
 					return conn, sync.OnceFunc(func() { close(resume) }), ended
 				}
 				var waiting []func()
 				var all []<-chan error
-				for range 3 { // each of them would wait for the one before
+				for range 3 { // each handshake would wait for the previous one
 					_, again, shaken := begin()
 					waiting, all = append(waiting, again), append(all, shaken)
 				}
 				if h.free != 1 {
-					t.Error("a turn is held while the network is waited for")
+					t.Error("a turn is held while the server waits for the client")
 				}
 				other := &from{addr: "10.0.0.2:1"}
 				if err := h.begin(other); err != nil {
@@ -254,13 +254,13 @@ func TestHandshakesHoldNothingForARetry(t *testing.T) {
 	}
 }
 
-// hesitant is the connection of a client that is asked to name another key, and waits before it does. What the server
-// sends meanwhile is on its way.
+// hesitant is the connection of a client that is asked for another key, and waits before it sends one. Data of the
+// server is queued meanwhile.
 type hesitant struct {
 	net.Conn
 	asked, again chan struct{}
 	writes       int
-	got          chan []byte // closed when there is no more
+	got          chan []byte // closed at the end
 	rest         []byte
 }
 
@@ -297,7 +297,7 @@ func (c *hesitant) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// mute says no more after so many writes.
+// mute drops all data after a number of writes.
 type mute struct {
 	net.Conn
 	writes int

@@ -16,10 +16,10 @@ func TestIsLocal(t *testing.T) {
 		{"by the other loopback", "[::1]:5000", "[::1]:8080", true},
 		{"an IPv4 address in IPv6", "[::ffff:127.0.0.1]:5000", "localhost", true},
 		{"another machine", "10.0.0.7:5000", "127.0.0.1:8080", false},
-		{"a name that has come to stand for loopback", "127.0.0.1:5000", "evil.example:8080", false},
-		{"a name that begins like an address", "127.0.0.1:5000", "127.0.0.1.evil.example", false},
-		{"what a proxy of this machine passes on", "127.0.0.1:5000", "operator.prod.svc", false},
-		{"an address that is none", "@", "localhost", false},
+		{"a name that resolves to loopback", "127.0.0.1:5000", "evil.example:8080", false},
+		{"a name with an address as its prefix", "127.0.0.1:5000", "127.0.0.1.evil.example", false},
+		{"a request through a proxy on this machine", "127.0.0.1:5000", "operator.prod.svc", false},
+		{"an invalid address", "@", "localhost", false},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
 		r.RemoteAddr, r.Host = tc.from, tc.host

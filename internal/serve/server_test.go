@@ -26,51 +26,53 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
-// hall is a listener in memory.
-type hall struct {
-	comers chan net.Conn
+// memoryListener is a listener in memory.
+type memoryListener struct {
+	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-func newHall() *hall { return &hall{comers: make(chan net.Conn), closed: make(chan struct{})} }
+func newMemoryListener() *memoryListener {
+	return &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
 
-func (h *hall) Accept() (net.Conn, error) {
+func (h *memoryListener) Accept() (net.Conn, error) {
 	select {
-	case c := <-h.comers:
+	case c := <-h.conns:
 		return c, nil
 	case <-h.closed:
 		return nil, net.ErrClosed
 	}
 }
 
-func (h *hall) Close() error   { h.once.Do(func() { close(h.closed) }); return nil }
-func (h *hall) Addr() net.Addr { return &net.TCPAddr{} }
+func (h *memoryListener) Close() error   { h.once.Do(func() { close(h.closed) }); return nil }
+func (h *memoryListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// dial opens a connection to the server, which sends what is given.
-func (h *hall) dial(t *testing.T, send string) net.Conn {
+// dial opens a connection to the server and sends a text.
+func (h *memoryListener) dial(t *testing.T, send string) net.Conn {
 	t.Helper()
 	near, far := net.Pipe()
-	h.comers <- far
+	h.conns <- far
 	if _, err := io.WriteString(near, send); err != nil {
 		t.Errorf("cannot send: %v", err)
 	}
 	return near
 }
 
-// lasts returns after how long the server closes a connection, and what it has said until then.
+// lasts returns the time until the server closes a connection, and the received text.
 func lasts(c net.Conn) (time.Duration, string) {
 	began := time.Now()
-	said, _ := io.ReadAll(c) // however it ends
+	received, _ := io.ReadAll(c) // with any error
 	c.Close()
-	return time.Since(began), string(said)
+	return time.Since(began), string(received)
 }
 
-// TestSlowCallers plays who sends and reads slowly, in fake time.
-func TestSlowCallers(t *testing.T) {
+// TestSlowClients: clients that send or read slowly, in fake time.
+func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHall()
+		h := newMemoryListener()
 		var log testlog.Book
 		s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
@@ -83,7 +85,7 @@ func TestSlowCallers(t *testing.T) {
 					err = http.NewResponseController(w).Flush()
 				}
 				if err == nil {
-					t.Error("an answer was written that nobody reads")
+					t.Error("the write of an unread response succeeded")
 				}
 			case "/panic":
 				panic("at the page")
@@ -100,19 +102,19 @@ func TestSlowCallers(t *testing.T) {
 			"Nothing": {"Who says nothing is closed.", "", headerTime, ""},
 			"Header":  {"A header that never ends is not waited for.", "GET / HTTP/1.1\r\nHost: x\r\nX-", headerTime, ""},
 			"Idle": {
-				"A connection may wait for the next request, for a time.", "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+				"A connection may idle between requests for a bounded time.", "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
 				idleTime, "200 OK",
 			},
 			"Body": {
-				"A body that never comes ends the reading.",
+				"A body that never arrives ends the read.",
 				"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{", bodyTime, "read: true",
 			},
 			"Unwanted": {
-				"Nor is one waited for that nobody reads.", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{",
+				"An ignored body is not awaited.", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{",
 				bodyTime, "200 OK",
 			},
 			"Chunks": {
-				"Also one without a length.", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+				"The same for a body without a length.", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
 				bodyTime, "200 OK",
 			},
 			"Large": {
@@ -121,31 +123,31 @@ func TestSlowCallers(t *testing.T) {
 			},
 		}
 		for name, tc := range tests {
-			took, said := lasts(h.dial(t, tc.send))
-			if took > tc.atMost+time.Second || !strings.Contains(said, tc.says) {
-				t.Errorf("%s: %s It took %v, and said %q", name, tc.reason, took, said)
+			took, received := lasts(h.dial(t, tc.send))
+			if took > tc.atMost+time.Second || !strings.Contains(received, tc.says) {
+				t.Errorf("%s: %s It took %v and sent %q", name, tc.reason, took, received)
 			}
 		}
 		near, far := net.Pipe()
-		h.comers <- far
+		h.conns <- far
 		go func() {
 			_, _ = io.WriteString(near, "GET / HTTP/1.1\r\nHost: x\r\nX-A: "+strings.Repeat("a", 64<<10)+"\r\n\r\n")
-		}() // it is not taken to the end
-		if took, said := lasts(near); !strings.Contains(said, "431") || took > headerTime {
-			t.Errorf("a header of 64 KiB: %v %q", took, said)
+		}() // the header is not accepted to its end
+		if took, received := lasts(near); !strings.Contains(received, "431") || took > headerTime {
+			t.Errorf("a header of 64 KiB: %v %q", took, received)
 		}
-		reader := h.dial(t, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n") // and reads nothing
+		reader := h.dial(t, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n") // without reading
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		if waiting, active := s.table.count(); waiting+active != 0 {
-			t.Errorf("%d and %d connections are left", waiting, active)
+			t.Errorf("%d waiting and %d active connections are left", waiting, active)
 		}
 		reader.Close()
-		if _, said := lasts(h.dial(t, "GET /panic HTTP/1.1\r\nHost: x\r\n\r\n")); said != "" {
-			t.Errorf("a panic says %q", said)
+		if _, received := lasts(h.dial(t, "GET /panic HTTP/1.1\r\nHost: x\r\n\r\n")); received != "" {
+			t.Errorf("a panic sends %q", received)
 		}
-		if said := log.Take(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, "at the page") {
-			t.Errorf("the log of a panic: %s", said)
+		if logged := log.Take(); strings.Count(logged, "level=ERROR") != 1 || !strings.Contains(logged, "at the page") {
+			t.Errorf("the log of a panic: %s", logged)
 		}
 		end()
 		if err := <-ended; err != nil {
@@ -154,8 +156,8 @@ func TestSlowCallers(t *testing.T) {
 	})
 }
 
-// TestStrangers plays callers that have not shown who they are, in fake time, beside one that has.
-func TestStrangers(t *testing.T) {
+// TestUnidentifiedClients: unidentified clients, in fake time, beside an identified one.
+func TestUnidentifiedClients(t *testing.T) {
 	t.Parallel()
 	const patience = 10 * time.Second
 	cert, key := servetest.Certificate(t, "one", time.Time{}, time.Time{})
@@ -180,29 +182,29 @@ func TestStrangers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, send  string
 		secure        bool
-		trickle       string // sent byte by byte, one a second, until the connection is closed
+		trickle       string // sent one byte a second until the connection is closed
 		atLeast, most time.Duration
 		says          string
 	}{
-		"Nothing": {reason: "A client that says nothing is closed.", most: patience},
-		"Idle":    {reason: "So is one that has had an answer, soon.", send: ask, most: patience, says: "here"},
-		"Known":   {reason: "A caller that is known may wait.", send: known, atLeast: idleTime, most: idleTime, says: "here"},
+		"Nothing": {reason: "The connection of a silent client is closed.", most: patience},
+		"Idle":    {reason: "An idle connection is closed soon.", send: ask, most: patience, says: "here"},
+		"Known":   {reason: "An identified caller may idle.", send: known, atLeast: idleTime, most: idleTime, says: "here"},
 		"KnownBefore": {
-			reason: "It is known for all of the connection.", send: known + ask, atLeast: idleTime, most: idleTime, says: "here",
+			reason: "The identity lasts for the connection.", send: known + ask, atLeast: idleTime, most: idleTime, says: "here",
 		},
 		"Trickle": {
-			reason: "A header has to be whole by then.", trickle: "GET / HTTP/1.1\r\nHost: x\r\nX-Long: ", most: patience,
+			reason: "A header must be complete by then.", trickle: "GET / HTTP/1.1\r\nHost: x\r\nX-Long: ", most: patience,
 		},
 		"TrickleAgain": {
-			reason: "Also that of the next request.", send: ask, trickle: "GET / HTTP/1.1\r\nHost: x\r\n", most: patience,
+			reason: "So must the next header.", send: ask, trickle: "GET / HTTP/1.1\r\nHost: x\r\n", most: patience,
 			says: "here",
 		},
 		"Body": {
-			reason: "A body that nobody wants is not waited for.", most: patience, says: "here",
+			reason: "The server does not wait for an ignored body.", most: patience, says: "here",
 			send: "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n", trickle: strings.Repeat("x", 400),
 		},
 		"Stream": {
-			reason: "An answer that goes on is no wait.", send: "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n",
+			reason: "A response in progress does not count as idle.", send: "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n",
 			atLeast: time.Minute, most: time.Minute + patience, says: "here",
 		},
 		"HTTP2": {
@@ -210,7 +212,7 @@ func TestStrangers(t *testing.T) {
 			send: http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00",
 		},
 		"HTTP2Header": {
-			reason: "And one whose header never ends.", secure: true, most: patience,
+			reason: "So is one whose header never ends.", secure: true, most: patience,
 			send:    http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x01\x00\x01\x04\x00\x00\x00\x01",
 			trickle: strings.Repeat("\x00", 200),
 		},
@@ -218,7 +220,7 @@ func TestStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				h, o := newHall(), Options{StrangerTime: patience}
+				h, o := newMemoryListener(), Options{StrangerTime: patience}
 				if tc.secure {
 					o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 				}
@@ -228,7 +230,7 @@ func TestStrangers(t *testing.T) {
 				go func() { ended <- s.Run(ctx, h) }()
 				began := time.Now()
 				near, far := net.Pipe()
-				h.comers <- far
+				h.conns <- far
 				if tc.secure {
 					near = tls.Client(near, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 				}
@@ -241,10 +243,10 @@ func TestStrangers(t *testing.T) {
 						_, err = io.WriteString(near, tc.trickle[i:i+1])
 					}
 				})
-				_, said := lasts(near)
+				_, received := lasts(near)
 				took := time.Since(began)
-				if took < tc.atLeast || took > tc.most+time.Second || !strings.Contains(said, tc.says) {
-					t.Errorf("%s It took %v, and said %q", tc.reason, took, said)
+				if took < tc.atLeast || took > tc.most+time.Second || !strings.Contains(received, tc.says) {
+					t.Errorf("%s It took %v and sent %q", tc.reason, took, received)
 				}
 				end()
 				if err := <-ended; err != nil {
@@ -255,8 +257,9 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsKeepNobodyOut opens many more connections than there may be.
-func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
+// TestIdleConnectionsBlockNoRequest: requests succeed although a client opens many more idle connections than the
+// limit.
+func TestIdleConnectionsBlockNoRequest(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -301,11 +304,11 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 		resp.Body.Close()
 	}
 	if n := testutil.ToFloat64(s.table.closed.WithLabelValues("waiting")); n < 82 || n > 100 {
-		t.Errorf("%v connections were closed to make place", n)
+		t.Errorf("%v connections were closed to make room", n)
 	}
 	close(release)
 	if resp, err := http.ReadResponse(bufio.NewReader(atWork), nil); err != nil {
-		t.Errorf("a request under way was given up for idle connections: %v", err)
+		t.Errorf("a request in progress was dropped for idle connections: %v", err)
 	} else {
 		resp.Body.Close()
 	}
@@ -321,7 +324,7 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// serveTLS runs a server with a certificate for localhost until end is called, which checks how it ended.
+// serveTLS runs a server with a certificate for localhost until end is called, which checks its result.
 func serveTLS(
 	t *testing.T, o Options, answer http.HandlerFunc,
 ) (s *Server, address string, roots *x509.CertPool, end func()) {
@@ -353,7 +356,7 @@ func serveTLS(
 	}
 }
 
-// TestTLS serves by HTTP/2 and by HTTP/1.1, and nothing that is older than TLS 1.2.
+// TestTLS: the server supports HTTP/2 and HTTP/1.1, and no version before TLS 1.2.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	s, address, roots, end := serveTLS(t, Options{},
@@ -367,13 +370,13 @@ func TestTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, _ := io.ReadAll(resp.Body)
+		received, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if string(said) != proto {
-			t.Errorf("%s was spoken, not %s", said, proto)
+		if string(received) != proto {
+			t.Errorf("the protocol is %s, want %s", received, proto)
 		}
 		if waiting, active := s.table.count(); waiting+active < 1 {
-			t.Error("a connection by TLS is not counted")
+			t.Error("a TLS connection is not counted")
 		}
 		client.CloseIdleConnections()
 	}
@@ -382,13 +385,13 @@ func TestTLS(t *testing.T) {
 	})
 	if err == nil {
 		old.Close()
-		t.Error("TLS 1.1 is spoken")
+		t.Error("TLS 1.1 is accepted")
 	}
 	end()
 }
 
-// TestAnswersThatNobodyReads has one connection of HTTP/2 ask a hundred times and make no place for the answers.
-func TestAnswersThatNobodyReads(t *testing.T) {
+// TestUnreadResponses: an HTTP/2 client sends a hundred requests and leaves no window for the responses.
+func TestUnreadResponses(t *testing.T) {
 	t.Parallel()
 	s, address, roots, end := serveTLS(t, Options{MaxConnections: 4},
 		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "words") })
@@ -409,7 +412,7 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 	for i := range asked {
 		header.Reset()
 		encoder := hpack.NewEncoder(&header)
-		encoder.SetMaxDynamicTableSizeLimit(0) // each stands for itself
+		encoder.SetMaxDynamicTableSizeLimit(0) // no header refers to an earlier one
 		for _, field := range []hpack.HeaderField{
 			{Name: ":method", Value: "GET"},
 			{Name: ":scheme", Value: "https"},

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// line is a connection from an address that has a name.
+// line is a connection from a named address.
 type line struct {
 	net.Conn
 	name   string
@@ -25,15 +25,15 @@ type line struct {
 func (l *line) RemoteAddr() net.Addr { return l.from }
 func (l *line) Close() error         { l.closed = true; return nil }
 
-// crowd plays connections: "a1" is the first one of client a.
-type crowd struct {
+// callers opens connections: "a1" is the first one of client a.
+type callers struct {
 	table *table
 	lines map[string]*line
 }
 
-func newCrowd(most int) *crowd { return &crowd{newTable(most, 0), map[string]*line{}} }
+func newCallers(most int) *callers { return &callers{newTable(most, 0), map[string]*line{}} }
 
-func (c *crowd) come(name string) bool {
+func (c *callers) arrive(name string) bool {
 	l := &line{name: name, from: &net.TCPAddr{IP: net.IPv4(10, 0, 0, name[0]), Port: 1}}
 	if c.lines[name] != nil {
 		panic(name)
@@ -42,13 +42,13 @@ func (c *crowd) come(name string) bool {
 	return c.table.admit(l)
 }
 
-func (c *crowd) become(state http.ConnState, names ...string) {
+func (c *callers) become(state http.ConnState, names ...string) {
 	for _, name := range names {
 		c.table.changed(c.lines[name], state)
 	}
 }
 
-func (c *crowd) closed() (names []string) {
+func (c *callers) closed() (names []string) {
 	for name, l := range c.lines {
 		if l.closed {
 			names = append(names, name)
@@ -57,7 +57,7 @@ func (c *crowd) closed() (names []string) {
 	return names
 }
 
-// TestClosedTLSConnection checks that a connection of a TLS listener leaves the table when it is closed.
+// TestClosedTLSConnection: a connection of a TLS listener leaves the table when it is closed.
 func TestClosedTLSConnection(t *testing.T) {
 	t.Parallel()
 	for _, state := range []http.ConnState{http.StateClosed, http.StateHijacked} {
@@ -80,54 +80,54 @@ func TestClosedTLSConnection(t *testing.T) {
 	}
 }
 
-func TestPlaceIsMade(t *testing.T) {
+func TestRoomForNewConnections(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		reason       string
-		there        string // those that have come, in that order; capitals are at work
+		there        string // in order of arrival; capitals are active
 		newcomer     string
 		comes        bool
 		closed       string
-		reconsidered string // that one ends before
+		reconsidered string // closed before the retry
 	}{
-		"Place": {reason: "While there is place nobody is closed.", there: "a1 a2 a3", newcomer: "b1", comes: true},
+		"Place": {reason: "While there is room no connection is closed.", there: "a1 a2 a3", newcomer: "b1", comes: true},
 		"Idle": {
-			reason: "The one that waits longest goes, of the client with the most.", there: "b1 a1 a2 a3",
+			reason: "The longest waiting connection of the client with the most is closed.", there: "b1 a1 a2 a3",
 			newcomer: "c1", comes: true, closed: "a1",
 		},
 		"Own": {
-			reason: "A client that has them all gives up its own.", there: "a1 a2 a3 a4", newcomer: "a5",
+			reason: "A client with all connections loses its own.", there: "a1 a2 a3 a4", newcomer: "a5",
 			comes: true, closed: "a1",
 		},
 		"OwnNotThose": {
-			reason: "What a client opens costs no other one theirs.", there: "b1 a1 a2 a3", newcomer: "a4",
+			reason: "A connection of a client never closes one of a client with fewer.", there: "b1 a1 a2 a3", newcomer: "a4",
 			comes: true, closed: "a1",
 		},
 		"AtWork": {
-			reason: "One that waits goes before one at work, also of a client with fewer.", there: "A1 A2 b1 b2",
+			reason: "A waiting connection is closed before an active one, even of a client with fewer.", there: "A1 A2 b1 b2",
 			newcomer: "c1", comes: true, closed: "b1",
 		},
-		"NotSmaller": {reason: "But not for a client that has more.", there: "A1 A2 A3 b1", newcomer: "a4", comes: false},
+		"NotSmaller": {reason: "But not for a client with more.", there: "A1 A2 A3 b1", newcomer: "a4", comes: false},
 		"AllAtWork": {
-			reason: "If all are at work, the client with the most has too many.", there: "A1 A2 A3 B1",
+			reason: "If all are active, the client with the most loses one.", there: "A1 A2 A3 B1",
 			newcomer: "c1", comes: true, closed: "a1",
 		},
 		"AllEqual": {
-			reason: "But not when the others have no more than the newcomer would.", there: "A1 B1 C1 D1",
+			reason: "But not if the other clients have no more than the new one would.", there: "A1 B1 C1 D1",
 			newcomer: "a2", comes: false,
 		},
 		"Ended": {
-			reason: "A connection that has ended makes place.", there: "A1 A2 A3 A4", newcomer: "a5", comes: true,
+			reason: "A closed connection makes room.", there: "A1 A2 A3 A4", newcomer: "a5", comes: true,
 			reconsidered: "a2",
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCrowd(4)
+			c := newCallers(4)
 			for _, name := range strings.Fields(tc.there) {
-				if lower := strings.ToLower(name); !c.come(lower) {
-					t.Fatalf("there was no place for %s", name)
+				if lower := strings.ToLower(name); !c.arrive(lower) {
+					t.Fatalf("there was no room for %s", name)
 				} else if lower != name {
 					c.become(http.StateActive, lower)
 				}
@@ -135,33 +135,33 @@ func TestPlaceIsMade(t *testing.T) {
 			if tc.reconsidered != "" {
 				c.become(http.StateClosed, tc.reconsidered)
 			}
-			if got := c.come(tc.newcomer); got != tc.comes {
-				t.Errorf("%s It comes: %v", tc.reason, got)
+			if got := c.arrive(tc.newcomer); got != tc.comes {
+				t.Errorf("%s Accepted: %v", tc.reason, got)
 			}
 			if diff := cmp.Diff(strings.Fields(tc.closed), c.closed()); diff != "" && len(tc.closed)+len(c.closed()) > 0 {
 				t.Errorf("%s Closed (-want +got):\n%s", tc.reason, diff)
 			}
 			if waiting, active := c.table.count(); waiting+active > 4 {
-				t.Errorf("%d and %d connections", waiting, active)
+				t.Errorf("%d waiting and %d active connections", waiting, active)
 			}
 		})
 	}
 }
 
-// TestStatesOfConnections: a connection waits again after each request, and is closed twice at the most.
+// TestStatesOfConnections: a connection waits again after each request, and closing it twice is safe.
 func TestStatesOfConnections(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(2)
-	c.come("a1")
-	c.come("a2")
+	c := newCallers(2)
+	c.arrive("a1")
+	c.arrive("a2")
 	c.become(http.StateActive, "a1", "a2")
 	c.become(http.StateIdle, "a2", "a1")
-	if !c.come("b1") || !c.lines["a2"].closed {
-		t.Error("the one that has waited longer is not closed")
+	if !c.arrive("b1") || !c.lines["a2"].closed {
+		t.Error("the longer waiting connection is not closed")
 	}
 	c.become(http.StateClosed, "a2", "a2", "a1", "b1")
 	if waiting, active := c.table.count(); waiting+active > 0 || len(c.table.open) > 0 || c.table.strangers.All() > 0 {
-		t.Errorf("%d and %d are left, of %v", waiting, active, c.table.open)
+		t.Errorf("%d waiting and %d active are left, of %v", waiting, active, c.table.open)
 	}
 }
 
@@ -177,32 +177,31 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestFewStrangersWait: a client that shows nothing cannot have its connections fill the memory, nor cost others
-// theirs.
-func TestFewStrangersWait(t *testing.T) {
+// TestFewUnidentifiedWait: the idle connections of unidentified clients are bounded, and a client closes only its own.
+func TestFewUnidentifiedWait(t *testing.T) {
 	t.Parallel()
-	c := &crowd{newTable(32, time.Hour), map[string]*line{}} // four of one client
+	c := &callers{newTable(32, time.Hour), map[string]*line{}} // four of one client
 	for _, name := range []string{"a1", "a2", "b1", "a3", "a4"} {
-		c.come(name)
+		c.arrive(name)
 	}
 	c.become(http.StateActive, "a1", "a2")
 	c.table.know(c.lines["a1"])
-	c.become(http.StateIdle, "a1", "a2") // of a1 the caller is known, a2 waits again
+	c.become(http.StateIdle, "a1", "a2") // the caller of a1 is identified, a2 waits again
 	for _, name := range []string{"a5", "a6", "a7"} {
-		c.come(name)
+		c.arrive(name)
 	}
 	c.table.know(c.lines["a5"])
-	c.come("a8")
+	c.arrive("a8")
 	got := c.closed()
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"a3", "a4"}, got); diff != "" {
 		t.Errorf("closed (-want +got):\n%s", diff)
 	}
 	if n := testutil.ToFloat64(c.table.closed.WithLabelValues("stranger")); n != 2 {
-		t.Errorf("%v are counted", n)
+		t.Errorf("%v connections were closed", n)
 	}
 	c.become(http.StateClosed, slices.Collect(maps.Keys(c.lines))...)
 	if waiting, active := c.table.count(); waiting+active > 0 || len(c.table.open) > 0 || c.table.strangers.All() > 0 {
-		t.Errorf("%d and %d are left, of %v", waiting, active, c.table.open)
+		t.Errorf("%d waiting and %d active are left, of %v", waiting, active, c.table.open)
 	}
 }

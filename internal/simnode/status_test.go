@@ -28,7 +28,7 @@ func newPod(policy corev1.RestartPolicy, annotations ...string) *corev1.Pod {
 	return pod
 }
 
-// summary is what matters of a status, such as "Running ready 0".
+// summary describes a status, such as "Running ready 0".
 func summary(pod *corev1.Pod) string {
 	ready := "not ready"
 	if i := indexOf(pod, corev1.PodReady); i >= 0 && pod.Status.Conditions[i].Status == corev1.ConditionTrue {
@@ -57,7 +57,7 @@ func summary(pod *corev1.Pod) string {
 func TestAdvance(t *testing.T) {
 	t.Parallel()
 	type step struct {
-		after  time.Duration // since the step before
+		after  time.Duration // since the previous step
 		status string
 		wait   time.Duration
 	}
@@ -110,7 +110,7 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
-// A pod waits for what it needs, and for its readiness gates.
+// A pod waits for the objects that it references, and for its readiness gates.
 func TestAdvanceWaits(t *testing.T) {
 	t.Parallel()
 	pod := newPod("Always")

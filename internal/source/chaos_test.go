@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// faults that a request may meet; whatever comes, the sink must end up with what the server has. Swapped events are not
-// among them: there a bookmark overtakes an event that never comes.
+// faults returns the faults that requests may meet. Under all of them the sink must reach the state of the server.
+// Swapped events are missing: a bookmark could overtake an event that never arrives.
 func faults(rnd *rand.Rand) []apiserver.Fault {
 	all := []apiserver.Fault{
 		apiserver.Answer(apiserver.Expired()), apiserver.Answer(apiserver.TooManyRequests(2)),
@@ -44,8 +44,8 @@ func faults(rnd *rand.Rand) []apiserver.Fault {
 	return picked
 }
 
-// TestChaos: random writes under random faults; when the faults are over, the sink has what the server has, and on the
-// way no version ever went down. The clock is the bubble's, so that a run of hours takes no time.
+// TestChaos makes random writes under random faults. After the faults the sink has what the server has, and no version
+// ever went down. A fake clock makes hours cheap.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -92,7 +92,7 @@ func chaos(t *testing.T, seed uint64) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- src.Run(ctx) }()
-	// One list is empty by mistake; two in a row would be believed.
+	// One list is empty by mistake. Two in a row would be accepted.
 	server.On(apiserver.Match{Verb: "list", Nth: 1 + rnd.IntN(20)}, apiserver.EmptyList())
 	for range 60 {
 		switch rnd.IntN(12) {
@@ -120,7 +120,7 @@ func chaos(t *testing.T, seed uint64) {
 	}
 	server.ClearFaults()
 	put()
-	time.Sleep(40 * time.Minute) // beyond the lifetime of a watch that meets its fault to the end
+	time.Sleep(40 * time.Minute) // longer than a watch with a fault can live
 	synctest.Wait()
 	same(t, server, r)
 	if st := src.Status()[0]; st.Phase != source.Watching {
@@ -152,7 +152,7 @@ func same(t *testing.T, server *apiserver.Server, r *recorder) {
 	}
 }
 
-// TestRestoredBackup: after a rollback of the server's history the sink follows it, by one epoch.
+// TestRestoredBackup: after a rollback of the server's history the sink follows it with one epoch.
 func TestRestoredBackup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestCondition: a change of phase or reason is reported once, and a fault has the server's message.
+// TestCondition: a change of phase or reason is reported once, and a fault carries the server's message.
 func TestCondition(t *testing.T) { // not parallel: it counts allocations
 	c, counts := newCondition("ns"), &Counters{Lists: 1}
 	version := []byte("5")
@@ -42,7 +42,8 @@ func TestCondition(t *testing.T) { // not parallel: it counts allocations
 	}
 }
 
-// TestConditionCountsUnreadableObjects: the message of a working watch has their number, and a fault its own.
+// TestConditionCountsUnreadableObjects: the message of a working watch contains their number, and a fault keeps its own
+// message.
 func TestConditionCountsUnreadableObjects(t *testing.T) {
 	t.Parallel()
 	c, counts := newCondition(""), &Counters{}

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// TestSourcesShareAConnection: all sources of a client go over one HTTP/2 connection, and none is left after Close.
+// TestSourcesShareAConnection: all sources of a client share one HTTP/2 connection, which Close closes.
 func TestSourcesShareAConnection(t *testing.T) {
 	t.Parallel()
 	s := &script{t: t, lists: []reply{list(5, object("a", 1))}, watches: []reply{watch(bookmark(9))}}
@@ -69,7 +69,7 @@ func TestSourcesShareAConnection(t *testing.T) {
 	}
 }
 
-// hole is a network that can swallow everything without a sign, as a firewall does that forgot a connection.
+// hole is a network that can silently drop all traffic, as a firewall that lost its state does.
 type hole struct {
 	mu    sync.Mutex
 	conns []*holedConn
@@ -99,7 +99,7 @@ func (h *hole) wrap(
 	}
 }
 
-// swallow kills the connections that there are.
+// swallow kills the open connections.
 func (h *hole) swallow() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,8 +137,8 @@ func (c *holedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestDeadConnection: a connection that swallows everything is noticed, by ping on HTTP/2 and by the silence budget on
-// HTTP/1.1, and what was missed meanwhile arrives over another one.
+// TestDeadConnection: a connection that drops everything is detected, by ping on HTTP/2 and by the silence budget on
+// HTTP/1.1. The missed changes arrive over a new connection.
 func TestDeadConnection(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

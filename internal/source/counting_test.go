@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// counter is a Sink that only counts.
+// counter is a Sink that counts.
 type counter struct {
 	known     string
 	until     int64 // changes
@@ -67,7 +67,7 @@ func runUntilCommit(tb testing.TB, server *httptest.Server, watchList bool, obje
 	}
 }
 
-// run runs a source until the counter has what it waits for.
+// run runs a source until the counter has reached its target.
 func run(tb testing.TB, server *httptest.Server, c *counter, watchList bool) {
 	src, err := source.New(source.Config{
 		REST: &rest.Config{Host: server.URL}, Resource: configMaps,

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// decodeAll runs a body through a stream, as it would come over the wire, and tells what came out.
+// decodeAll decodes a body as a stream and describes its events.
 func decodeAll(t testing.TB, dec decoder, body io.Reader) []string {
 	st := openStream(context.Background(), 0, func(context.Context, *stream) (io.ReadCloser, decoder, error) {
 		return io.NopCloser(body), dec, nil
@@ -30,7 +30,7 @@ func decodeAll(t testing.TB, dec decoder, body io.Reader) []string {
 		e, err := st.buffered()
 		switch {
 		case e != nil:
-			got = append(got, tell(e))
+			got = append(got, describe(e))
 		case err != nil:
 			if p, ok := errors.AsType[*ProtocolError](err); ok {
 				return append(got, "PROTOCOL "+p.What)
@@ -42,7 +42,7 @@ func decodeAll(t testing.TB, dec decoder, body io.Reader) []string {
 	}
 }
 
-func tell(e *event) string {
+func describe(e *event) string {
 	h := &e.obj.Header
 	switch e.kind {
 	case evOpened:
@@ -59,7 +59,7 @@ func tell(e *event) string {
 	return fmt.Sprintf("%s %s/%s %s %d %v", e.change, h.Namespace, h.Name, h.ResourceVersion, len(e.obj.Raw), e.err)
 }
 
-// chunked reads in pieces of the given size.
+// chunked returns a reader of b in pieces of the given size.
 func chunked(b []byte, size int) io.Reader {
 	if size <= 1 {
 		return iotest.OneByteReader(bytes.NewReader(b))
@@ -96,7 +96,7 @@ func fuzzFragments(f *testing.F, fresh func() decoder, seeds ...string) {
 
 const small = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"ns","name":"a","resourceVersion":"3"}}`
 
-// FuzzListJSON: a list means the same whatever the fragmentation.
+// FuzzListJSON: fragmentation does not change how a list is decoded.
 func FuzzListJSON(f *testing.F) {
 	fuzzFragments(f, func() decoder { return &jsonList{} },
 		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"t"},"items":[`+small+`,`+
@@ -109,7 +109,7 @@ func FuzzListJSON(f *testing.F) {
 	)
 }
 
-// FuzzWatchJSON: a stream of frames means the same whatever the fragmentation.
+// FuzzWatchJSON: fragmentation does not change how a stream of frames is decoded.
 func FuzzWatchJSON(f *testing.F) {
 	added := `{"type":"ADDED","object":` + small + `}`
 	fuzzFragments(f, func() decoder { return &lines{} },
@@ -125,7 +125,7 @@ func FuzzWatchJSON(f *testing.F) {
 	)
 }
 
-// lines is jsonWatch for comparisons: what of a malformed frame is quarantined may depend on what had arrived.
+// lines is jsonWatch without the bytes of malformed frames, which depend on what has arrived.
 type lines struct{ jsonWatch }
 
 func (d *lines) next(b []byte, eof bool, e *event) (int, bool, error) {
@@ -181,12 +181,12 @@ func TestProtobuf(t *testing.T) {
 	end := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: "9", Annotations: map[string]string{initialEventsEnd: "true"},
 	}}
-	gone := metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired, Message: "old"}
+	expired := metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired, Message: "old"}
 	var frames []byte
 	frames = append(frames, protoFrame(t, "ADDED", wrap(t, "v1", "Pod", raw))...)
 	frames = append(frames, protoFrame(t, "BOOKMARK", wrap(t, "v1", "Pod", marshal(t, &end)))...)
 	frames = append(frames, protoFrame(t, "ADDED", []byte("junk"))...)
-	frames = append(frames, protoFrame(t, "ERROR", wrap(t, "v1", "Status", marshal(t, &gone)))...)
+	frames = append(frames, protoFrame(t, "ERROR", wrap(t, "v1", "Status", marshal(t, &expired)))...)
 	cases := map[string]struct {
 		dec  func() decoder
 		body []byte
@@ -217,7 +217,7 @@ func TestProtobuf(t *testing.T) {
 			[]string{"OPENED", "END unexpected EOF"},
 		},
 		"status": {
-			func() decoder { return &protoList{} }, wrap(t, "v1", "Status", marshal(t, &gone)),
+			func() decoder { return &protoList{} }, wrap(t, "v1", "Status", marshal(t, &expired)),
 			[]string{"OPENED", "END server answered 410 Expired: old"},
 		},
 		"not magic": {func() decoder { return &protoList{} }, []byte("<html>"), []string{"OPENED", "PROTOCOL no list"}},
@@ -250,7 +250,7 @@ func FuzzWatchProtobuf(f *testing.F) {
 		string(protoFrame(f, "ADDED", wrap(f, "v1", "Pod", marshal(f, &p)))), "\x00\x00\x00\x01x", "\xff\xff\xff\xff")
 }
 
-// TestBuffersShrink: a huge object passes through and costs nothing afterwards.
+// TestBuffersShrink: the memory for a huge object is released after it.
 func TestBuffersShrink(t *testing.T) {
 	t.Parallel()
 	big := strings.Replace(small, `"metadata"`, `"data":"`+strings.Repeat("x", 30<<20)+`","metadata"`, 1)
@@ -287,12 +287,12 @@ func (s *slowly) Read(b []byte) (int, error) {
 	n := copy(b, s.parts[0])
 	if s.parts[0] = s.parts[0][n:]; s.parts[0] == "" {
 		s.parts = s.parts[1:]
-		time.Sleep(time.Minute) // of the bubble's clock
+		time.Sleep(time.Minute) // on the fake clock
 	}
 	return n, nil
 }
 
-// TestIdleStreamsAreSmall: a watch that was busy in its beginning holds little when it idles.
+// TestIdleStreamsAreSmall: a watch with many events at its start holds little memory when it idles.
 func TestIdleStreamsAreSmall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestIdleStreamsAreSmall(t *testing.T) {
 			st.receive(<-st.batches())
 		}
 		if largest < largeBuffer || last > 4*smallBuffer || slots > smallEvents {
-			t.Errorf("buffer grew to %d and is %d at last, with %d events", largest, last, slots)
+			t.Errorf("buffer grew to %d and is %d at the end, with %d events", largest, last, slots)
 		}
 	})
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// printer is the least that a Sink can be: it keeps nothing and prints what happens.
+// printer is a minimal Sink: it stores nothing and prints each change.
 type printer struct{ synced, done func() }
 
-func (p printer) Known() source.Known         { return source.Known{} } // nothing: begin with a list
+func (p printer) Known() source.Known         { return source.Known{} } // empty: begin with a list
 func (p printer) Replace() source.Replacement { return p }
 func (p printer) Apply(t source.ChangeType, o *source.Object) error {
 	fmt.Printf("%s %s/%s\n", t, o.Header.Namespace, o.Header.Name)

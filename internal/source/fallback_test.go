@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// lines keeps the messages of a log that contain a text, with their error.
+// lines keeps the errors of log messages that contain a text.
 type lines struct {
 	slog.Handler
 	text string
@@ -37,8 +37,8 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// That a watch brings no initial events is said once for each condition, not at every try; again when it had brought
-// them in between.
+// A watch without initial events is logged once for each condition, and again after initial events have worked in
+// between.
 func TestFallBackIsLoggedOncePerCondition(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)

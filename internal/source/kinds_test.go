@@ -24,7 +24,7 @@ func TestKindCheck(t *testing.T) {
 		{"a list of another version", func() error { return k.list("Secret", "v2") }, false},
 		{"a list of the first kind, after it is confirmed", func() error { k.confirm(); return k.list("Pod", "v1") }, false},
 		{"an item of the confirmed kind", func() error { return object("v1", "Secret") }, true},
-		{"that list, for an empty sink", func() error { empty = true; return k.list("Pod", "v1") }, false},
+		{"that list for an empty sink", func() error { empty = true; return k.list("Pod", "v1") }, false},
 		{"that list again", func() error { return k.list("Pod", "v1") }, true},
 		{"any kind, after the resource was removed", func() error { k.forget(); return object("v1", "Secret") }, true},
 	} {

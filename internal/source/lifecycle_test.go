@@ -23,7 +23,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// TestStopInEveryState: Run returns at once, whatever the scope is doing; the leak check of TestMain sees the rest.
+// TestStopInEveryState: Run returns at once in every state of the scope. The leak check of TestMain covers its
+// goroutines.
 func TestStopInEveryState(t *testing.T) {
 	t.Parallel()
 	hole := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -37,8 +38,8 @@ func TestStopInEveryState(t *testing.T) {
 		watchList      bool
 		when           func(s *script, r *recorder) bool
 	}{
-		"before anything": {[]reply{hole}, nil, false, func(*script, *recorder) bool { return true }},
-		"connecting":      {[]reply{hole}, nil, false, func(s *script, _ *recorder) bool { return len(s.seen()) == 1 }},
+		"no answer yet": {[]reply{hole}, nil, false, func(*script, *recorder) bool { return true }},
+		"connecting":    {[]reply{hole}, nil, false, func(s *script, _ *recorder) bool { return len(s.seen()) == 1 }},
 		"listing": {[]reply{half}, nil, false, func(_ *script, r *recorder) bool {
 			return r.status().Phase == source.Listing
 		}},
@@ -101,7 +102,7 @@ func TestStopInEveryState(t *testing.T) {
 	}
 }
 
-// perNamespace hands out a recorder per scope.
+// perNamespace creates a recorder for each scope.
 type perNamespace struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -128,7 +129,8 @@ func (p *perNamespace) get(ns string) *recorder {
 	return r
 }
 
-// TestNamespacesChangeAtRunTime: a scope that is refused does not disturb the others, new ones start, old ones stop.
+// TestNamespacesChangeAtRunTime: a refused scope does not disturb the others, added scopes start, and removed ones
+// stop.
 func TestNamespacesChangeAtRunTime(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -193,7 +195,7 @@ func TestNamespacesChangeAtRunTime(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	src.SetNamespaces("c") // starts nothing any more
+	src.SetNamespaces("c") // starts no scope any more
 	if sinks.of["c"] != nil {
 		t.Error("a scope started after Run")
 	}
@@ -250,7 +252,7 @@ func TestRefusedObjectIsQuarantined(t *testing.T) {
 	}
 }
 
-func TestNewRefusesWhatCannotWork(t *testing.T) {
+func TestNewRefusesIncompleteConfigs(t *testing.T) {
 	t.Parallel()
 	sink := func(string) source.Sink { return newRecorder(t) }
 	for name, c := range map[string]source.Config{
@@ -266,7 +268,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// TestTLS: HTTP/2, an own authority, and a token that is rotated in its file.
+// TestTLS: HTTP/2, a private CA, and a token that is rotated in its file.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")

@@ -24,9 +24,9 @@ func objects(n, version int) []string {
 func TestExpiredContinueTokenRestartsTheList(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
-	gone := status(410, "Expired", "continue token expired")
+	expired := status(410, "Expired", "continue token expired")
 	s := serve(t, []reply{
-		page(5, "t1", object("old", 1)), gone, page(8, "t2", object("a", 6)), gone,
+		page(5, "t1", object("old", 1)), expired, page(8, "t2", object("a", 6)), expired,
 		list(9, object("b", 7)),
 	},
 		[]reply{watch()})
@@ -41,7 +41,7 @@ func TestExpiredContinueTokenRestartsTheList(t *testing.T) {
 	}
 }
 
-func TestPageIsTriedAgainWithItsToken(t *testing.T) {
+func TestPageIsRetriedWithItsToken(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	s := serve(t, []reply{
@@ -56,8 +56,7 @@ func TestPageIsTriedAgainWithItsToken(t *testing.T) {
 	}
 }
 
-// TestBadListChangesNothing: whatever arrives instead of a list is a typed error, deletes nothing, and is recovered
-// from.
+// TestBadListChangesNothing: a malformed list is a typed error and deletes nothing, and the source recovers.
 func TestBadListChangesNothing(t *testing.T) {
 	t.Parallel()
 	good := listBody(9, "", object("a", 1))
@@ -91,7 +90,7 @@ func TestBadListChangesNothing(t *testing.T) {
 			body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":{}}`),
 		},
 		"trailing":       {"bytes behind the list", body(good + "x")},
-		"malformed item": {"an item that is no JSON", body(strings.Replace(good, `"namespace"`, `namespace`, 1))},
+		"malformed item": {"an item that is not JSON", body(strings.Replace(good, `"namespace"`, `namespace`, 1))},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -175,8 +174,8 @@ func TestEmptyListIsConfirmed(t *testing.T) {
 	})
 }
 
-// TestShorterListConfirmsNothing: after a list with an empty page, which is complete, comes one that lacks objects. It
-// is asked for again.
+// TestShorterListConfirmsNothing: a list with an empty page is followed by a complete list with fewer objects. It does
+// not confirm the first, and the source lists again.
 func TestShorterListConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	expired := watchThenEnd(event("ERROR", statusBody(410, "Expired", "too old")))
@@ -243,7 +242,7 @@ func TestWatchListFallsBack(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		first  reply
-		probe  bool // whether anything is still to come is asked first
+		probe  bool // whether the source probes for a newer version first
 	}{
 		"422":          {"feature off", status(422, "Invalid", "sendInitialEvents is forbidden"), false},
 		"400":          {"old server", status(400, "BadRequest", "resourceVersionMatch is forbidden for watch"), false},
@@ -286,7 +285,7 @@ func TestWatchListFallsBack(t *testing.T) {
 	}
 }
 
-func TestStalledListIsTriedOnANewConnection(t *testing.T) {
+func TestStalledListIsRetriedOnANewConnection(t *testing.T) {
 	var first, second string
 	stuck := func(w http.ResponseWriter, q *http.Request) {
 		first = q.RemoteAddr
@@ -346,7 +345,7 @@ func TestLaggingReplicaIsRefused(t *testing.T) {
 	r.wait("the list", func() bool { return len(r.objects) == 3 })
 	for _, line := range r.lines() {
 		if strings.HasPrefix(line, "EPOCH") {
-			t.Error("one older answer was believed")
+			t.Error("one older answer was accepted")
 		}
 	}
 	if r.commits != 1 {
@@ -354,7 +353,7 @@ func TestLaggingReplicaIsRefused(t *testing.T) {
 	}
 }
 
-func TestRollbackIsBelievedTwice(t *testing.T) {
+func TestRollbackNeedsTwoAnswers(t *testing.T) {
 	t.Parallel()
 	detect := map[string]struct {
 		reason  string

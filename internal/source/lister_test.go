@@ -9,7 +9,7 @@ import (
 
 func byPages(c *Config) { c.NoWatchList = true }
 
-// TestListerCommitsPages: all pages of one version, and the position follows.
+// TestListerCommitsPages: all pages have one version, and the position follows it.
 func TestListerCommitsPages(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, partConfig(byPages), podList("5", "t1", item("a", "1")), podList("5", "", item("b", "4")))
@@ -29,7 +29,7 @@ func TestListerCommitsPages(t *testing.T) {
 	}
 }
 
-// TestListerKeepsTheContent: a list that failed is aborted, and the position stays.
+// TestListerKeepsTheContent: a failed list is aborted, and the position stays.
 func TestListerKeepsTheContent(t *testing.T) {
 	t.Parallel()
 	for reason, c := range map[string]struct {
@@ -70,7 +70,7 @@ func TestListerKeepsTheContent(t *testing.T) {
 	}
 }
 
-// TestListerConfirms: a list that would delete everything is repeated, consistently and over a new connection.
+// TestListerConfirms: a list that would delete all objects is repeated as a consistent read over a new connection.
 func TestListerConfirms(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, partConfig(byPages), podList("9", ""), podList("9", ""))

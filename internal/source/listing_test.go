@@ -17,9 +17,9 @@ func TestListingDoubts(t *testing.T) {
 		doubted       bool
 		wantEstimates bool
 	}{
-		"all is there":       {l: listing{count: 5}, know: 5},
-		"some deletions":     {l: listing{count: 5}, missing: 100, know: 105},
-		"too many deletions": {l: listing{count: 5}, missing: 101, know: 106, doubted: true},
+		"no object is missing": {l: listing{count: 5}, know: 5},
+		"some deletions":       {l: listing{count: 5}, missing: 100, know: 105},
+		"too many deletions":   {l: listing{count: 5}, missing: 101, know: 106, doubted: true},
 		"no bound on deletions": {
 			change: func(c *Config) { c.BulkDeleteGuard = -1 }, l: listing{count: 5},
 			missing: 101, know: 106,
@@ -32,8 +32,8 @@ func TestListingDoubts(t *testing.T) {
 			l: listing{count: 5, promised: 6}, know: 5, estimates: true,
 			wantEstimates: true,
 		},
-		"an empty page":                    {l: listing{count: 5, gap: true}, know: 5, doubted: true},
-		"a nameless object may be the one": {l: listing{count: 5, nameless: 1}, missing: 1, know: 5, doubted: true},
+		"an empty page": {l: listing{count: 5, gap: true}, know: 5, doubted: true},
+		"a nameless object may be the missing one": {l: listing{count: 5, nameless: 1}, missing: 1, know: 5, doubted: true},
 		"confirmed": {
 			l: listing{confirms: &confirmation{missing: 3, known: 3}}, missing: 3, know: 3,
 		},
@@ -62,7 +62,7 @@ func TestListingDoubts(t *testing.T) {
 	}
 }
 
-// TestListingStages: it puts what is readable, quarantines the rest, and aborts unless it is committed.
+// TestListingStages: a listing puts readable objects, quarantines the others, and aborts without a commit.
 func TestListingStages(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, partConfig())

@@ -15,7 +15,7 @@ import (
 
 const secret = "hunter2"
 
-// reduced runs a body through a decoder of metadata and tells what is left of each event, and of the errors.
+// reduced runs a body through a decoder of metadata. It describes the reduced events and errors.
 func reduced(t *testing.T, dec decoder, body []byte, size int) (got []string) {
 	t.Helper()
 	st := openStream(context.Background(), 0, func(context.Context, *stream) (io.ReadCloser, decoder, error) {
@@ -27,7 +27,7 @@ func reduced(t *testing.T, dec decoder, body []byte, size int) (got []string) {
 		switch {
 		case e != nil:
 			h := &e.obj.Header
-			what := tell(e)
+			what := describe(e)
 			if e.kind == evObject {
 				pruned := e.obj.AppendPruned(nil)
 				what = fmt.Sprintf("%s %s/%s kind %q, %q", e.change, h.Namespace, h.Name, h.Kind, pruned)
@@ -35,11 +35,11 @@ func reduced(t *testing.T, dec decoder, body []byte, size int) (got []string) {
 					t.Errorf("managedFields are left in %q", pruned)
 				}
 			}
-			if e.err != nil && e.kind != evGarbage { // whose error tells where in the body it is
+			if e.err != nil && e.kind != evGarbage { // the error says where in the body it is
 				what += " " + e.err.Error()
 			}
 			if strings.Contains(what, secret) || bytes.Contains(e.obj.Raw, []byte(secret)) {
-				t.Errorf("more than metadata is handed over: %s, %q", what, e.obj.Raw)
+				t.Errorf("more than metadata is delivered: %s, %q", what, e.obj.Raw)
 			}
 			got = append(got, what)
 		case err != nil:
@@ -53,7 +53,7 @@ func reduced(t *testing.T, dec decoder, body []byte, size int) (got []string) {
 	}
 }
 
-// TestMetadataOnly: objects come in one form, whether the server knows how to reduce them or not.
+// TestMetadataOnly: objects arrive in one form, whether the server reduces them or not.
 func TestMetadataOnly(t *testing.T) {
 	t.Parallel()
 	const meta = `{"namespace":"ns","name":"a","resourceVersion":"3"}`
@@ -117,11 +117,11 @@ func TestMetadataOnly(t *testing.T) {
 		want   []string
 	}{
 		"list": {
-			"a server that knows it", func() decoder { return &jsonList{} },
+			"a server that reduces objects", func() decoder { return &jsonList{} },
 			list("PartialObjectMetadataList", "meta.k8s.io/v1", partial(managed)), of(listed("", left), "", ""),
 		},
 		"list of whole objects": {
-			"one that ignores what it is asked for", func() decoder { return &jsonList{} },
+			"a server that ignores the request for metadata", func() decoder { return &jsonList{} },
 			list("SecretList", "v1", whole(managed)), of(listed("Secret", left), "Secret", "v1"),
 		},
 		"watch": {"", func() decoder { return &jsonWatch{} }, jsonWatches(partial), watched("", left)},
@@ -135,7 +135,7 @@ func TestMetadataOnly(t *testing.T) {
 			of(listed("", protoLeft), "", ""),
 		},
 		"protobuf list of whole objects": {
-			"one that looks at the first half of a media type only", func() decoder { return &protoList{} },
+			"a server that ignores the parameters of a media type", func() decoder { return &protoList{} },
 			string(wrap(t, "v1", "SecretList", marshal(t, &fulls))), of(listed("", protoLeft), "Secret", "v1"),
 		},
 		"protobuf watch": {
@@ -147,7 +147,7 @@ func TestMetadataOnly(t *testing.T) {
 			protoWatches("v1", "Secret", &full), watched("Secret", protoLeft),
 		},
 		"item without a name": {
-			"what is quarantined is reduced too", func() decoder { return &jsonList{} },
+			"quarantined objects are reduced too", func() decoder { return &jsonList{} },
 			list("SecretList", "v1", whole(`{"uid":"u"}`), `"`+secret+`"`),
 			[]string{
 				"OPENED", `ADDED / kind "Secret", "{\"metadata\":{\"uid\":\"u\"}}" ` + errNoName.Error(),
@@ -160,7 +160,7 @@ func TestMetadataOnly(t *testing.T) {
 			[]string{"OPENED", "END cannot understand answer: no list"},
 		},
 		"page of a proxy": {
-			"which is of use for who looks into it", func() decoder { return &jsonList{} }, `<htm`,
+			"the error quotes the page, which helps to find the proxy", func() decoder { return &jsonList{} }, `<htm`,
 			[]string{"OPENED", `END cannot understand answer: no list (begins with "<htm")`},
 		},
 	}
@@ -177,8 +177,7 @@ func TestMetadataOnly(t *testing.T) {
 	}
 }
 
-// TestKeepMetadata: the spans of what is left are those of the bytes that are left, and to keep it again changes
-// nothing.
+// TestKeepMetadata: the spans of a reduced object fit its bytes, and a second reduction changes nothing.
 func TestKeepMetadata(t *testing.T) {
 	t.Parallel()
 	for name, raw := range map[string]string{
@@ -200,10 +199,10 @@ func TestKeepMetadata(t *testing.T) {
 				pruned := o.AppendPruned(nil)
 				var h Header
 				if err := Scan(JSON, pruned, &h); err != nil || string(h.Name) != "a" || !h.ManagedFields.Empty() {
-					t.Errorf("%q is left: %v", pruned, err)
+					t.Errorf("the reduced object is %q: %v", pruned, err)
 				}
 				if bytes.Contains(o.Raw, []byte(secret)) || !bytes.HasPrefix(o.Raw, []byte(metadataHead)) {
-					t.Errorf("%q is left", o.Raw)
+					t.Errorf("the reduced object is %q", o.Raw)
 				}
 			}
 			if string(whole) != raw {
@@ -216,11 +215,11 @@ func TestKeepMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	if none.KeepMetadata(); none.Raw != nil {
-		t.Errorf("%q is left of an object without metadata", none.Raw)
+		t.Errorf("an object without metadata is reduced to %q", none.Raw)
 	}
 }
 
-// FuzzKeepMetadata: what is left of any object that can be scanned has the same header.
+// FuzzKeepMetadata: an object that can be scanned has the same header after the reduction.
 func FuzzKeepMetadata(f *testing.F) {
 	f.Add(
 		[]byte(
@@ -252,10 +251,10 @@ func FuzzKeepMetadata(f *testing.F) {
 			return
 		}
 		if err := Scan(o.Encoding, left, &h); err != nil {
-			t.Fatalf("%q is left of %q: %v", left, raw, err)
+			t.Fatalf("%q is the reduction of %q: %v", left, raw, err)
 		}
 		if twice := bytes.Count(raw, []byte("etadata")) > 1 || proto; !twice && string(h.Name) != name {
-			t.Errorf("%q is left of %q: name %q instead of %q", left, raw, h.Name, name)
+			t.Errorf("%q is the reduction of %q: name %q instead of %q", left, raw, h.Name, name)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// unselecting is a source that holds one of four slots of namespaces, at a server that does not select them.
+// unselecting returns a source with one of four slots by namespace, on a server that ignores shard selectors.
 func unselecting(t *testing.T, change ...func(*source.Config)) *slots {
 	t.Helper()
 	s := watchSlots(t, selecting{}, apiserver.Options{BookmarkInterval: time.Hour}, change...)
@@ -27,7 +27,7 @@ func unselecting(t *testing.T, change ...func(*source.Config)) *slots {
 	return s
 }
 
-// add makes an object in a namespace, and the namespace.
+// add creates an object and its namespace.
 func (s *slots) add(namespace, name string) {
 	s.t.Helper()
 	if _, err := s.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
@@ -36,7 +36,7 @@ func (s *slots) add(namespace, name string) {
 	s.addTo(namespace, name)
 }
 
-// addTo makes an object in a namespace that is there, or is not.
+// addTo creates an object in a namespace that may not exist.
 func (s *slots) addTo(namespace, name string) {
 	s.t.Helper()
 	if _, err := s.server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -57,9 +57,9 @@ func others(slot, n int) (names []string) {
 	return names
 }
 
-// TestOnlyNamespacesThatCome has a slot come with namespaces that were there, that are new, and that come while they
-// are listed. Only they are listed, and everything is told once.
-func TestOnlyNamespacesThatCome(t *testing.T) {
+// TestListsOnlyGainedNamespaces gains a slot whose namespaces existed before, are new, or are created during the list.
+// The source lists only these namespaces and delivers each object once.
+func TestListsOnlyGainedNamespaces(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]func(*source.Config){"lists": byLists, "initial events": func(*source.Config) {}} {
 		t.Run(name, func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestOnlyNamespacesThatCome(t *testing.T) {
 				s := unselecting(t, how)
 				more := others(1, 4)
 				watch := s.server.HoldEvents(apiserver.Match{Verb: "watch"})
-				s.add(more[0], "unseen")    // which only the list of namespaces tells
-				s.addTo(more[3], "strange") // of whose namespace nobody tells but the watch
+				s.add(more[0], "unseen")    // only the list of namespaces has it
+				s.addTo(more[3], "strange") // only the watch shows its namespace
 				// between the version and the list of namespaces, and between those of objects
 				before := func(m apiserver.Match, do func()) {
 					m.Verb, m.Times = "list", 1
@@ -97,9 +97,9 @@ func TestOnlyNamespacesThatCome(t *testing.T) {
 	}
 }
 
-// TestNamespacesComeBack gains a slot that was held and lost before, with a namespace that is no object. Everything is
-// listed once, and again while such objects are there.
-func TestNamespacesComeBack(t *testing.T) {
+// TestGainedSlotWithAMissingNamespace gains a slot that was held before, with a namespace that does not exist.
+// Everything is listed once, and again while such objects exist.
+func TestGainedSlotWithAMissingNamespace(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]func(*source.Config){"lists": byLists, "initial events": func(*source.Config) {}} {
 		t.Run(name, func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestNamespacesComeBack(t *testing.T) {
 				s := watchSlots(t, selecting{}, apiserver.Options{BookmarkInterval: time.Hour}, how)
 				s.hold(0, 1)
 				fresh := others(1, 1)[0]
-				s.addTo(fresh, "fresh") // by the watch, while it is held
-				comes := func(want ...string) {
+				s.addTo(fresh, "fresh") // delivered by the watch while the slot is held
+				gains := func(want ...string) {
 					t.Helper()
 					s.hold(0)
 					s.events()
@@ -118,18 +118,18 @@ func TestNamespacesComeBack(t *testing.T) {
 					s.expect("what comes back", s.events(), want)
 				}
 				for range 2 {
-					comes("ADDED 1/fresh initial", "ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial")
+					gains("ADDED 1/fresh initial", "ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial")
 					if !slices.Contains(s.requests(), "list of [1]") {
-						t.Error("not everything was listed")
+						t.Error("the list did not cover everything")
 					}
 				}
 				if err := s.server.Remove(configMaps, fresh, "fresh"); err != nil {
 					t.Fatal(err)
 				}
-				for _, everything := range []bool{true, false} { // after the first list nobody knows of the namespace any more
-					comes("ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial")
+				for _, everything := range []bool{true, false} { // after the first list the source has forgotten the namespace
+					gains("ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial")
 					if slices.Contains(s.requests(), "list of [1]") != everything {
-						t.Errorf("everything was listed: %t", !everything)
+						t.Errorf("the list covered everything: %t", !everything)
 					}
 				}
 				s.check()
@@ -138,8 +138,8 @@ func TestNamespacesComeBack(t *testing.T) {
 	}
 }
 
-// TestNoNamespaceThatComes gains a slot without a namespace, for which nothing has to be listed.
-func TestNoNamespaceThatComes(t *testing.T) {
+// TestGainedSlotWithoutNamespaces gains a slot without a namespace, which needs no list of objects.
+func TestGainedSlotWithoutNamespaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := watchSlots(t, selecting{}, apiserver.Options{BookmarkInterval: time.Hour})
@@ -162,7 +162,7 @@ func TestNoNamespaceThatComes(t *testing.T) {
 	})
 }
 
-// TestNamespacesCannotBeListed says when everything is listed for a slot that comes.
+// TestNamespacesCannotBeListed: a gained slot leads to a list of everything if its namespaces cannot be listed.
 func TestNamespacesCannotBeListed(t *testing.T) {
 	t.Parallel()
 	namespaces := apiserver.Match{Verb: "list", Resource: "namespaces"}
@@ -175,23 +175,23 @@ func TestNamespacesCannotBeListed(t *testing.T) {
 		spread bool // each object in a namespace of its own
 		match  apiserver.Match
 		fault  apiserver.Fault
-		asked  int // times that namespaces were to be listed
+		asked  int // number of lists of namespaces
 		all    bool
 	}{
-		"they are forbidden": {
+		"forbidden": {
 			match: namespaces, fault: apiserver.Answer(apiserver.Failure(403)), asked: 1,
 			all: true,
 		},
-		"they fail": {
+		"the list fails": {
 			match: namespaces, fault: apiserver.Answer(apiserver.Failure(500)), asked: 1,
 			all: true,
 		},
-		"they are many":              {spread: true, asked: 1, all: true},
+		"too many namespaces":        {spread: true, asked: 1, all: true},
 		"the version has expired":    {match: in(1), fault: apiserver.Answer(apiserver.Expired()), asked: 2},
 		"the version always expires": {match: in(0), fault: apiserver.Answer(apiserver.Expired()), asked: 2, all: true},
 		"one of them fails":          {match: in(1), fault: apiserver.Answer(apiserver.Failure(503)), asked: 1},
-		"versions are not known":     {match: in(0), fault: apiserver.Answer(apiserver.Failure(400)), asked: 1, all: true},
-		"lists of one are not known": {match: in(0), fault: apiserver.Answer(apiserver.Failure(501)), asked: 1, all: true},
+		"versions are refused":       {match: in(0), fault: apiserver.Answer(apiserver.Failure(400)), asked: 1, all: true},
+		"lists of one are refused":   {match: in(0), fault: apiserver.Answer(apiserver.Failure(501)), asked: 1, all: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,11 +212,11 @@ func TestNamespacesCannotBeListed(t *testing.T) {
 				s.events()
 				s.hold(0, 1)
 				if got := s.events(); len(got) != want {
-					t.Errorf("told %q", got)
+					t.Errorf("events %q", got)
 				}
 				all := slices.Contains(s.requests(), "list of [1]")
 				if asked != tc.asked || all != tc.all {
-					t.Errorf("namespaces were asked for %d times, want %d; everything was listed: %t, want %t",
+					t.Errorf("%d lists of namespaces, want %d; a list covered everything: %t, want %t",
 						asked, tc.asked, all, tc.all)
 				}
 				s.check()

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNamespacesOfSlots: gained slots are listed by namespace only if every object seen is in an existing one.
+// TestNamespacesOfSlots: gained slots are listed by namespace only if every known object is in an existing namespace.
 func TestNamespacesOfSlots(t *testing.T) {
 	t.Parallel()
 	a, b := namespaceIn(fourSlots, 0), namespaceIn(fourSlots, 1)
@@ -54,7 +54,7 @@ func TestNamespacesOfSlots(t *testing.T) {
 	}
 }
 
-// TestNamespacesSeen: a failed list forgets nothing, and a complete one forgets what it does not name.
+// TestNamespacesSeen: a failed list removes no namespace, and a complete one removes those that it lacks.
 func TestNamespacesSeen(t *testing.T) {
 	t.Parallel()
 	n := &namespaces{isTracked: true}

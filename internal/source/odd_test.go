@@ -15,9 +15,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// TestRefusedAfterASignOfLife: a server that sends something before each refusal is not asked more often than one that
+// TestRefusedAfterAnEvent: a server that sends something before each refusal gets no more requests than one that
 // refuses at once.
-func TestRefusedAfterASignOfLife(t *testing.T) {
+func TestRefusedAfterAnEvent(t *testing.T) {
 	for name, refusal := range map[string]string{
 		"expired":          statusBody(410, "Expired", "x"),
 		"store read error": statusBody(500, "StoreReadError", "x"),
@@ -36,11 +36,11 @@ func TestRefusedAfterASignOfLife(t *testing.T) {
 	}
 }
 
-// TestStuckWatch: a watch that fails for ever at one version is left for a list, as long as the server can be read
-// from; in an outage it is only tried again.
+// TestStuckWatch: a watch that always fails at one version leads to a list, as long as the server answers. In an outage
+// it is only repeated.
 func TestStuckWatch(t *testing.T) {
 	html := body("<html>log in</html>")
-	t.Run("of a sane server", func(t *testing.T) {
+	t.Run("of a working server", func(t *testing.T) {
 		inBubble(t, []reply{list(5, object("a", 1))}, []reply{html}, time.Hour,
 			func(t *testing.T, s *script, r *recorder, _ *source.Source) {
 				within(t, "lists", counted(s.seen(), "LIST limit=500")+counted(s.seen(), "LIST resourceVersion"), 20, 100)
@@ -50,14 +50,14 @@ func TestStuckWatch(t *testing.T) {
 				}
 			})
 	})
-	t.Run("of one that is down", func(t *testing.T) {
+	t.Run("of a server that is down", func(t *testing.T) {
 		down := status(503, "ServiceUnavailable", "later")
 		inBubble(t, []reply{list(5, object("a", 1)), down}, []reply{down}, time.Hour,
 			func(t *testing.T, s *script, _ *recorder, _ *source.Source) {
 				within(t, "lists", counted(s.seen(), "LIST limit=500")+counted(s.seen(), "LIST resourceVersion"), 1, 1)
 			})
 	})
-	t.Run("by an event that never ends", func(t *testing.T) {
+	t.Run("with an event that never ends", func(t *testing.T) {
 		stuck := watch(`{"type":"ADDED","object":{`)
 		inBubble(t, []reply{list(5, object("a", 1)), list(5, object("a", 1)), list(8, object("a", 1))},
 			[]reply{stuck, stuck, stuck, stuck, watch()},
@@ -69,7 +69,7 @@ func TestStuckWatch(t *testing.T) {
 	})
 }
 
-// TestSlowEvent: an event that takes longer than the silence budget comes all the same, as long as bytes do.
+// TestSlowEvent: an event that takes longer than the silence budget is delivered, as long as bytes arrive.
 func TestSlowEvent(t *testing.T) {
 	slow := func(w http.ResponseWriter, _ *http.Request) {
 		for text := event("ADDED", object("b", 7)); len(text) > 0; {
@@ -77,7 +77,7 @@ func TestSlowEvent(t *testing.T) {
 			_, _ = w.Write([]byte(text[:n]))
 			w.(http.Flusher).Flush()
 			text = text[n:]
-			time.Sleep(time.Minute) // of the bubble's clock
+			time.Sleep(time.Minute) // on the fake clock
 		}
 	}
 	lists := []reply{list(5, object("a", 1)), list(7, object("a", 1), object("b", 7))}
@@ -90,7 +90,7 @@ func TestSlowEvent(t *testing.T) {
 		})
 }
 
-// TestListAtVersionTwice: whatever is wrong with a list at a version, the third one is consistent.
+// TestListAtVersionTwice: after two failed lists at a version, the third list is consistent.
 func TestListAtVersionTwice(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -119,7 +119,7 @@ func TestListAtVersionTwice(t *testing.T) {
 			}}
 			watches := []reply{watch(event("ERROR", statusBody(410, "Expired", "x"))), watch(bookmark(9))}
 			serveInBubble(t, lists, watches, func(s *script, r *recorder) {
-				s.http.SetKeepAlivesEnabled(false) // else the transport itself repeats what breaks on a connection used before
+				s.http.SetKeepAlivesEnabled(false) // a used connection would let the transport itself repeat a broken request
 				s.run(r)
 				r.wait("the last version", func() bool { return r.version == "9" })
 				r.wait("Watching", func() bool { return r.status().Phase == source.Watching })
@@ -135,7 +135,7 @@ func TestListAtVersionTwice(t *testing.T) {
 	}
 }
 
-// protoItems is a list of config maps in protobuf, with these bytes as the fields of its items.
+// protoItems returns a list of config maps in protobuf whose items have these fields.
 func protoItems(t *testing.T, fields ...[]byte) string {
 	t.Helper()
 	raw, err := (&corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}}).Marshal()
@@ -153,7 +153,7 @@ func protoItems(t *testing.T, fields ...[]byte) string {
 	return "k8s\x00" + string(b)
 }
 
-// TestOddItemsInProtobuf: an item that is none does not hide the others.
+// TestOddItemsInProtobuf: a malformed item does not hide the others.
 func TestOddItemsInProtobuf(t *testing.T) {
 	t.Parallel()
 	item := func(name string) []byte {
@@ -192,8 +192,8 @@ func TestOddItemsInProtobuf(t *testing.T) {
 	}
 }
 
-// TestNamelessItemsHideDeletions: what is missing beside items that do not say of what they are is gone only when a
-// second list says so, too.
+// TestNamelessItemsHideDeletions: beside unnamed items, a missing object is deleted only if a second list lacks it,
+// too.
 func TestNamelessItemsHideDeletions(t *testing.T) {
 	t.Parallel()
 	var lists atomic.Int32

@@ -31,7 +31,7 @@ func header(namespace, name, version string) *Object {
 	}}
 }
 
-// answers opens the responses of a server: one body for each request. An empty body is a failed request.
+// answers serves one body for each request. An empty body is a failed request.
 type answers struct {
 	bodies  []string
 	queries []query
@@ -68,10 +68,10 @@ func frameOf(change, object string) string {
 // memory is a Sink that records calls as text and keeps no objects.
 type memory struct {
 	calls  []string
-	count  int // of Known
+	count  int // the count that Known returns
 	refuse error
 	staged *memoryReplacement
-	miss   int // of Missing
+	miss   int // the missing objects that Missing returns
 }
 
 func (m *memory) note(format string, args ...any) {
@@ -132,12 +132,12 @@ func (s *steps) count(step string) (n int) {
 	return n
 }
 
-// without returns the calls without contact, which repeats for each batch.
+// without returns the calls without one that repeats for each batch.
 func (s *steps) without(step string) []string {
 	return slices.DeleteFunc(slices.Clone(s.list), func(other string) bool { return other == step })
 }
 
-// fixture is what a lister or a watcher needs around it, over a recorded server and sink.
+// fixture has the parts that a lister or a watcher needs, over a recorded server and sink.
 type fixture struct {
 	cfg     *Config
 	server  *answers

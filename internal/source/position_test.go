@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestPositionClassifies: a position at version 10 that has received a at 8 and the deletion of b at 9.
+// TestPositionClassifies: a position at version 10 that has received object a at 8 and the deletion of b at 9.
 func TestPositionClassifies(t *testing.T) {
 	t.Parallel()
 	at := func() *position {

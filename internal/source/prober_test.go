@@ -16,7 +16,7 @@ func quietStream(t *testing.T) (*stream, *int) {
 	return st, abandoned
 }
 
-// pipedStream is quietStream whose server side the test writes.
+// pipedStream is quietStream with a server side that the test writes.
 func pipedStream(t *testing.T) (*stream, *io.PipeWriter, *int) {
 	t.Helper()
 	body, server := io.Pipe()
@@ -33,17 +33,17 @@ func pipedStream(t *testing.T) (*stream, *io.PipeWriter, *int) {
 	return st, server, abandoned
 }
 
-// TestProberOnSilence: the version of the server decides about a silent watch.
+// TestProberOnSilence: the version of the server decides what follows a silent watch.
 func TestProberOnSilence(t *testing.T) {
 	for reason, c := range map[string]struct {
 		bodies    []string
 		want      error
 		abandoned int
 	}{
-		"an idle server":           {[]string{podList("5", "")}, nil, 0},
-		"a server that went ahead": {[]string{podList("7", "")}, errResume, 1},
-		"a server that went back":  {[]string{podList("4", "")}, errRolledBack, 0},
-		"a server without answer":  {[]string{""}, nil, 1},
+		"an idle server":                 {[]string{podList("5", "")}, nil, 0},
+		"a server at a later version":    {[]string{podList("7", "")}, errResume, 1},
+		"a server at an earlier version": {[]string{podList("4", "")}, errRolledBack, 0},
+		"a server without answer":        {[]string{""}, nil, 1},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestProberOnSilence(t *testing.T) {
 	}
 }
 
-// TestProberGrowsItsPatience: a watch that never reaches the server's version leads to a list at growing intervals.
-func TestProberGrowsItsPatience(t *testing.T) {
+// TestProberIntervalGrows: a watch that never reaches the server's version leads to a list at growing intervals.
+func TestProberIntervalGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, partConfig(), podList("7", ""), podList("7", ""))
 		r.pos.complete("5")
@@ -110,7 +110,7 @@ func TestProberSuspects(t *testing.T) {
 	})
 }
 
-// TestProbeIsBounded: an answer of which a byte arrives now and then does not hold up the watch.
+// TestProbeIsBounded: a probe whose answer trickles in does not block the watch.
 func TestProbeIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,8 +144,8 @@ func TestProbeIsBounded(t *testing.T) {
 	})
 }
 
-// TestProbeFailsBesideAWatchThatWorks: events that arrive during a probe outweigh its failure.
-func TestProbeFailsBesideAWatchThatWorks(t *testing.T) {
+// TestProbeFailsBesideAWorkingWatch: events that arrive during a probe outweigh its failure.
+func TestProbeFailsBesideAWorkingWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, partConfig())
@@ -162,7 +162,7 @@ func TestProbeFailsBesideAWatchThatWorks(t *testing.T) {
 			t.Errorf("error %v, abandoned %d times", err, *abandoned)
 		}
 		if !st.hasBatch() {
-			t.Error("the event was not left to the watch")
+			t.Error("the watch did not get the event")
 		}
 	})
 }

@@ -11,13 +11,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
-// reports is a Sink that records the states that it is told.
+// reports is a Sink that records the reported states.
 type reports struct {
 	memory
-	told []string
+	reported []string
 }
 
-func (r *reports) Report(st Status) { r.told = append(r.told, string(st.Phase)+"/"+string(st.Reason)) }
+func (r *reports) Report(st Status) {
+	r.reported = append(r.reported, string(st.Phase)+"/"+string(st.Reason))
+}
 
 func newProgress() (*progress, *reports) {
 	sink := &reports{}
@@ -27,7 +29,7 @@ func newProgress() (*progress, *reports) {
 	}, sink
 }
 
-// TestProgressAlone: what happens to a list or a watch changes the state, and the sink is told each change once.
+// TestProgressAlone: events of a list or a watch change the state, and the sink gets each change once.
 func TestProgressAlone(t *testing.T) {
 	t.Parallel()
 	fault := errors.New("fault")
@@ -47,7 +49,7 @@ func TestProgressAlone(t *testing.T) {
 			p.watchOpened()
 			p.watchWorks()
 		}, []string{"Degraded/Disconnected", "Watching/Watching"}},
-		"a repair says whether a list follows": {func(p *progress) {
+		"a repair reports whether a list follows": {func(p *progress) {
 			p.repairing(ReasonSilent, fault)
 			p.agenda.requireList()
 			p.repairing(ReasonExpired, fault)
@@ -64,7 +66,7 @@ func TestProgressAlone(t *testing.T) {
 			p.watchOpened()
 			p.caughtUp()
 		}, []string{"Watching/Watching"}},
-		"slots are not known, and then there are none": {func(p *progress) {
+		"slots are unknown, and then empty": {func(p *progress) {
 			p.noSlots(false)
 			if p.condition.current().Synced {
 				p.degraded(ReasonServerError, errors.New("synced before slots are known"))
@@ -78,7 +80,7 @@ func TestProgressAlone(t *testing.T) {
 			p, sink := newProgress()
 			p.begin(ReasonListing)
 			c.do(p)
-			if diff := cmp.Diff(append([]string{"Connecting/Listing"}, c.want...), sink.told); diff != "" {
+			if diff := cmp.Diff(append([]string{"Connecting/Listing"}, c.want...), sink.reported); diff != "" {
 				t.Errorf("states, -want +got:\n%s", diff)
 			}
 		})

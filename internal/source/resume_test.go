@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// TestResumption: it ends at its target, and the last of its short watches leads to a list.
+// TestResumption ends at its target, and the last of its short watches leads to a list.
 func TestResumption(t *testing.T) {
 	t.Parallel()
 	pos := &position{}
 	pos.start("5")
 	var r resumption
 	if r.isDue() || r.needsTarget() || r.isReached(pos) || r.watchEnded(errEnded) {
-		t.Error("a resumption is due that has not begun")
+		t.Error("a resumption is due before it began")
 	}
 	r.begin()
 	if !r.isDue() || !r.needsTarget() || r.isReached(pos) {
 		t.Error("a resumption is over without a target")
 	}
 	if r.setTarget("7"); r.needsTarget() || r.isReached(pos) {
-		t.Error("the target is reached before it")
+		t.Error("the target is reached too early")
 	}
 	var asked []time.Duration
 	for _, err := range []error{errLifetime, errors.New("broken"), errEnded} {
@@ -37,14 +37,14 @@ func TestResumption(t *testing.T) {
 		t.Errorf("watches of %v", asked)
 	}
 	if pos.advance([]byte("8")); !r.isReached(pos) {
-		t.Error("the target is not reached behind it")
+		t.Error("a later version does not reach the target")
 	}
 	if r.end(); r.isDue() || r.isReached(pos) {
 		t.Error("a resumption does not end")
 	}
 }
 
-// TestStuck: the fourth failure at one version counts, if the server answers. A new version starts the count anew.
+// TestStuck: the fourth failure at one version counts as stuck if the server answers. A new version restarts the count.
 func TestStuck(t *testing.T) {
 	t.Parallel()
 	var h history

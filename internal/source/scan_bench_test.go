@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// pod is a pod of about 3.4 KB with managedFields, as a kube-apiserver sends it.
+// pod returns a pod of about 3.4 KB with managedFields, as kube-apiserver sends it.
 func pod(i int) string {
 	const fields = `{"f:metadata":{"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:pod-template-hash":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"0f0e0d0c-0b0a-0908-0706-050403020100\"}":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"server\"}":{".":{},"f:env":{".":{},"k:{\"name\":\"MODE\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:ports":{".":{},"k:{\"containerPort\":8080,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:protocol":{}}},"f:resources":{".":{},"f:limits":{".":{},"f:cpu":{},"f:memory":{}}},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}}},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:restartPolicy":{},"f:schedulerName":{},"f:securityContext":{},"f:terminationGracePeriodSeconds":{}}}`
 	return fmt.Sprintf(
@@ -32,7 +32,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// BenchmarkList measures everything from the socket to the sink, the server in the same process included.
+// BenchmarkList measures the path from the socket to the sink. The server is in the same process and is included.
 func BenchmarkList(b *testing.B) {
 	const objects = 20000
 	items := make([]string, objects)

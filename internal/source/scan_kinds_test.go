@@ -57,7 +57,7 @@ func metaFacts(o metav1.Object) facts {
 	return f
 }
 
-// FuzzScanEveryKind: what the type of a built-in kind says of itself, the scan finds, in protobuf and in JSON.
+// FuzzScanEveryKind: the scan finds the same metadata as the Go type of each built-in kind, in protobuf and in JSON.
 func FuzzScanEveryKind(f *testing.F) {
 	all := builtins()
 	if len(all) < 100 {
@@ -91,24 +91,24 @@ func FuzzScanEveryKind(f *testing.F) {
 			f.Add(uint16(i), raw)
 		}
 	}
-	f.Add(uint16(0), []byte("C00\x43\x08\x01\x44$\x0a\x00")) // groups, one in the other
+	f.Add(uint16(0), []byte("C00\x43\x08\x01\x44$\x0a\x00")) // nested groups
 	f.Fuzz(func(t *testing.T, kind uint16, raw []byte) {
 		like := all[int(kind)%len(all)]
 		o := reflect.New(reflect.TypeOf(like).Elem()).Interface().(builtin)
 		var h source.Header
 		err := source.Scan(source.Protobuf, raw, &h)
 		if o.Unmarshal(raw) != nil {
-			return // it looks into everything, the scan only into metadata
+			return // the Go type reads all of it, the scan only its metadata
 		}
 		if err != nil && !wellFormed(raw) {
-			return // the generated decoders read the key of a label behind the end of the labels, for one
+			return // for example, generated decoders may read a label's key behind the end of the labels
 		}
 		if err != nil {
 			t.Fatalf("%T %x: %v", o, raw, err)
 		}
 		again, err := o.Marshal()
 		if err != nil || !bytes.Equal(again, raw) {
-			return // several metadata, or fields of the wrong wire type, which Marshal never writes
+			return // several metadata, or fields of a wrong wire type, which Marshal never writes
 		}
 		if diff := cmp.Diff(metaFacts(o), factsOf(&h)); diff != "" {
 			t.Fatalf("%T %x (-want +got):\n%s", o, raw, diff)
@@ -126,7 +126,7 @@ func FuzzScanEveryKind(f *testing.F) {
 	})
 }
 
-// wellFormed tells whether a message consists of fields, and so does its metadata, with what is in that.
+// wellFormed reports whether a message and its metadata consist of valid fields.
 func wellFormed(raw []byte) bool {
 	return fieldsOf(raw, func(number protowire.Number, metadata []byte) bool {
 		return number != 1 || fieldsOf(metadata, func(number protowire.Number, value []byte) bool {
@@ -135,7 +135,7 @@ func wellFormed(raw []byte) bool {
 	})
 }
 
-// fieldsOf passes each field that has a length to also, and tells whether all is well.
+// fieldsOf passes each field with a length to also. It reports whether all fields are valid.
 func fieldsOf(raw []byte, also func(number protowire.Number, value []byte) bool) bool {
 	for len(raw) > 0 {
 		number, kind, n := protowire.ConsumeField(raw)
@@ -153,7 +153,7 @@ func fieldsOf(raw []byte, also func(number protowire.Number, value []byte) bool)
 	return true
 }
 
-// asJSON does the same with the object as JSON, as far as there is JSON of it.
+// asJSON runs the checks on the object as JSON, if it has a JSON form.
 func asJSON(t *testing.T, o builtin) {
 	t.Helper()
 	raw, err := json.Marshal(o)
@@ -164,7 +164,7 @@ func asJSON(t *testing.T, o builtin) {
 	if err := source.Scan(source.JSON, raw, &h); err != nil {
 		t.Fatalf("%T %q: %v", o, raw, err)
 	}
-	back := reflect.New(reflect.TypeOf(o).Elem()).Interface().(builtin) // without what is no UTF-8
+	back := reflect.New(reflect.TypeOf(o).Elem()).Interface().(builtin) // without invalid UTF-8
 	if err := json.Unmarshal(raw, back); err != nil {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// facts is a header in comparable form.
+// facts is a header in a comparable form.
 type facts struct {
 	APIVersion, Kind, Namespace, Name, UID, Version, Deletion string
 	Generation                                                int64
@@ -50,7 +50,7 @@ func owner(uid, kind, name, apiVersion string, controller bool) string {
 	return s
 }
 
-// typed is what the scan reads, as a Go type, so that the JSON library of Kubernetes can be asked what it means.
+// typed has the scanned fields as a Go type, so that the JSON library of Kubernetes can decode them for comparison.
 type typed struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -115,7 +115,7 @@ var scanSamples = []string{
 	`{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
 }
 
-// manyLabels are more than anybody should have, and some of them twice.
+// manyLabels returns more labels than usual, some of them twice.
 func manyLabels() string {
 	var all []string
 	for i := range 200 {
@@ -124,7 +124,7 @@ func manyLabels() string {
 	return strings.Join(all, ",")
 }
 
-// FuzzScanJSON: the scan accepts what the JSON library of Kubernetes accepts and finds the same.
+// FuzzScanJSON: the scan accepts the input of the JSON library of Kubernetes and finds the same values.
 func FuzzScanJSON(f *testing.F) {
 	for _, s := range scanSamples {
 		f.Add([]byte(s))
@@ -132,7 +132,7 @@ func FuzzScanJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if bytes.Count(raw, []byte("ownerReferences")) > 1 ||
 			bytes.Contains(raw, []byte(`\u`)) && bytes.Contains(raw, []byte("wnerRef")) {
-			return // decoding a list into one that was there mixes both, which nobody wants to have
+			return // decoding a second list into the first one mixes both, which no reader expects
 		}
 		var h source.Header
 		err := source.Scan(source.JSON, raw, &h)
@@ -207,7 +207,7 @@ func podFacts(p *corev1.Pod) facts {
 	return f
 }
 
-// FuzzScanProtobuf: whatever the generated type can unmarshal is scanned, with the same result.
+// FuzzScanProtobuf: the scan accepts any message that the generated type can unmarshal and finds the same values.
 func FuzzScanProtobuf(f *testing.F) {
 	raw, err := fullPod().Marshal()
 	if err != nil {
@@ -221,13 +221,13 @@ func FuzzScanProtobuf(f *testing.F) {
 		err := source.Scan(source.Protobuf, raw, &h)
 		var p corev1.Pod
 		if p.Unmarshal(raw) != nil {
-			return // it looks into everything, the scan only into metadata
+			return // the Go type reads all of it, the scan only its metadata
 		}
 		if err != nil {
 			t.Fatalf("%x: %v", raw, err)
 		}
 		if !canonical(&p, raw) {
-			return // several metadata, or fields of the wrong wire type, which Marshal never writes
+			return // several metadata, or fields of a wrong wire type, which Marshal never writes
 		}
 		if diff := cmp.Diff(podFacts(&p), factsOf(&h)); diff != "" {
 			t.Fatalf("%x (-want +got):\n%s", raw, diff)
@@ -244,7 +244,7 @@ func FuzzScanProtobuf(f *testing.F) {
 	})
 }
 
-// canonical says that raw is what Marshal makes of p.
+// canonical reports whether raw is the output of Marshal for p.
 func canonical(p *corev1.Pod, raw []byte) bool {
 	again, err := p.Marshal()
 	return err == nil && bytes.Equal(again, raw)
@@ -273,8 +273,8 @@ func TestScanDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestScanNamesWhatIsWrong: a member of a wrong type does not hide the others.
-func TestScanNamesWhatIsWrong(t *testing.T) {
+// TestScanNamesTheWrongMember: a member of a wrong type does not hide the others, and the error names it.
+func TestScanNamesTheWrongMember(t *testing.T) {
 	t.Parallel()
 	var h source.Header
 	err := source.Scan(source.JSON, []byte(`{"metadata":{"labels":{"a":1},"name":"x","uid":"u"}}`), &h)

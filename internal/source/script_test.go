@@ -24,10 +24,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// reply answers one request. It may take as long as it likes; the request's context ends when the client leaves.
+// reply answers one request. It may block; the request's context ends when the client disconnects.
 type reply func(w http.ResponseWriter, r *http.Request)
 
-// script is a server that answers each request by the next reply of its kind, and the last one for ever.
+// script is a server that answers each request with the next reply of its kind. The last reply repeats for ever.
 type script struct {
 	t        *testing.T
 	mu       sync.Mutex
@@ -35,8 +35,8 @@ type script struct {
 	watches  []reply
 	requests []url.Values
 	server   *httptest.Server
-	pipes    *pipes       // in place of server, in a bubble
-	http     *http.Server // of either
+	pipes    *pipes       // in a bubble, instead of server
+	http     *http.Server // of server or pipes
 }
 
 func serve(t *testing.T, lists, watches []reply) *script {
@@ -68,7 +68,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next(w, r)
 }
 
-// seen returns the requests so far, as their interesting parameters.
+// seen returns the requests so far, reduced to their interesting parameters.
 func (s *script) seen() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *script) run(r *recorder, change ...func(*source.Config)) *source.Source
 	return src
 }
 
-// config is how a client connects.
+// config returns the configuration of a client.
 func (s *script) config() *rest.Config {
 	if s.pipes != nil {
 		return &rest.Config{Host: "http://pipe", Dial: s.pipes.dial}
@@ -195,7 +195,7 @@ func statusBody(code int, reason, message string, details ...string) string {
 	)
 }
 
-// watch writes frames, one by one, and keeps the stream open until the client leaves.
+// watch writes frames, one by one, and keeps the stream open until the client disconnects.
 func watch(frames ...string) reply {
 	return func(w http.ResponseWriter, r *http.Request) {
 		watchThenEnd(frames...)(w, r)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestShardSelector: a server that rejects the selector is asked with one again after noSelectorFor.
+// TestShardSelector: a server that rejects the selector gets one again after noSelectorFor.
 func TestShardSelector(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestWaitForSlots says what is behind, and that letting go does not wait for what comes.
+// TestWaitForSlots: the error names the scope that is behind. Losing a slot does not wait for gained slots.
 func TestWaitForSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,20 +42,20 @@ func TestWaitForSlots(t *testing.T) {
 			t.Error(err)
 		}
 		if err := s.sharding.Set((shard.Layout{Slots: 8}).Set(1)); err == nil {
-			t.Error("slots of another layout are taken")
+			t.Error("slots of another layout are accepted")
 		}
 		if err := s.Stop(); err != nil {
 			t.Error(err)
 		}
 		_ = s.sharding.Set(fourSlots.Set(0, 1))
-		if err := s.sharding.Wait(t.Context()); err != nil { // nobody is attached
+		if err := s.sharding.Wait(t.Context()); err != nil { // no source is attached
 			t.Error(err)
 		}
 	})
 }
 
-// TestShardingTakesPart: slots are gained and lost one after the other, and what was lost has left.
-func TestShardingTakesPart(t *testing.T) {
+// TestShardingGainsAndLosesSlots: slots are gained and lost one by one, and lost slots are removed from the store.
+func TestShardingGainsAndLosesSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := watchSlots(t, selecting{honour: true}, apiserver.Options{})
@@ -86,8 +86,8 @@ func TestShardingTakesPart(t *testing.T) {
 	})
 }
 
-// TestSlotsNeedTheirSink: what can be known before it runs, and what cannot.
-func TestSlotsNeedTheirSink(t *testing.T) {
+// TestInvalidSlots: invalid slots are an error of New. A sink that cannot hold slots is an error of Run.
+func TestInvalidSlots(t *testing.T) {
 	t.Parallel()
 	set := fourSlots.Set(0)
 	none := fourSlots.Set()
@@ -95,16 +95,16 @@ func TestSlotsNeedTheirSink(t *testing.T) {
 		reason string
 		cfg    source.Config
 	}{
-		{"One of both.", source.Config{Shard: &set, Sharding: source.NewSharding(fourSlots)}},
-		{"No such number of slots.", source.Config{Sharding: source.NewSharding(shard.Layout{Slots: 3})}},
+		{"Both slots and a Sharding.", source.Config{Shard: &set, Sharding: source.NewSharding(fourSlots)}},
+		{"An invalid number of slots.", source.Config{Sharding: source.NewSharding(shard.Layout{Slots: 3})}},
 	} {
 		tc.cfg.Resource, tc.cfg.REST = configMaps, &rest.Config{Host: serve(t, nil, nil).server.URL}
 		if _, err := source.New(tc.cfg, newRecorder(t).sink); err == nil {
 			t.Errorf("%s There is no error", tc.reason)
 		}
 	}
-	nobody := &rest.Config{Host: serve(t, nil, nil).server.URL}
-	src, err := source.New(source.Config{Resource: configMaps, REST: nobody, Shard: &none}, newRecorder(t).sink)
+	config := &rest.Config{Host: serve(t, nil, nil).server.URL}
+	src, err := source.New(source.Config{Resource: configMaps, REST: config, Shard: &none}, newRecorder(t).sink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +113,9 @@ func TestSlotsNeedTheirSink(t *testing.T) {
 	}
 }
 
-// TestASlotThatWasLostIsListedAgain has slots be lost and come back before the source has looked: another holder may
-// have been at work meanwhile, so they leave, and come by a list that is consistent.
-func TestASlotThatWasLostIsListedAgain(t *testing.T) {
+// TestRegainedSlotIsListedAgain loses and gains slots before the source has noticed. Another holder may have
+// written meanwhile. The objects leave, and come back with a consistent list.
+func TestRegainedSlotIsListedAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason      string
@@ -136,7 +136,7 @@ func TestASlotThatWasLostIsListedAgain(t *testing.T) {
 					s := watchSlots(t, how, apiserver.Options{BookmarkInterval: time.Hour})
 					s.hold(tc.held...)
 					s.events()
-					watch := s.server.HoldEvents(apiserver.Match{Verb: "watch"}) // what is cached is behind
+					watch := s.server.HoldEvents(apiserver.Match{Verb: "watch"}) // the cached state is old
 					s.put(1, "o0", "changed by another holder")
 					if err := s.sharding.Set(fourSlots.Set(tc.stays...)); err != nil {
 						t.Fatal(err)
@@ -150,7 +150,7 @@ func TestASlotThatWasLostIsListedAgain(t *testing.T) {
 					if !slices.ContainsFunc(s.rec.Recording().Events, func(e watchtest.Event) bool {
 						return e.Key == inSlot(1)+"/o0" && e.Object.Version == u.GetResourceVersion()
 					}) {
-						t.Error("it was not listed as the other holder has left it")
+						t.Error("the list lacks the writes of the other holder")
 					}
 					watch.Release()
 					s.check()

@@ -13,10 +13,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// held is one object as a sink keeps it.
+// held is a stored object.
 type held struct{ uid, version, raw string }
 
-// recorder is a Sink that keeps everything in maps and checks the contract of a source while it does.
+// recorder is a Sink that stores everything in maps and checks the contract of a source.
 type recorder struct {
 	t *testing.T
 
@@ -30,7 +30,7 @@ type recorder struct {
 	open        bool
 	changed     chan struct{}
 	refuse      func(o *source.Object) error
-	odd         bool // versions are not comparable
+	odd         bool // versions have no order
 	patience    time.Duration
 }
 
@@ -87,7 +87,8 @@ func (r *recorder) status() source.Status {
 	return r.statuses[len(r.statuses)-1]
 }
 
-// reported says whether a status was reported since the start. The next status replaces the last one at any time.
+// reported reports whether a status was reported since the start. A wait for a status would miss it, since the next one
+// may replace it at any time.
 func (r *recorder) reported(phase source.Phase, reason source.Reason, is error) bool {
 	return slices.ContainsFunc(r.statuses, func(st source.Status) bool {
 		return st.Phase == phase && st.Reason == reason && errors.Is(st.Err, is)
@@ -123,7 +124,7 @@ func (r *recorder) Apply(t source.ChangeType, o *source.Object) error {
 		r.objects[key] = held{string(o.Header.UID), version, string(o.Raw)}
 	}
 	if r.odd || less(r.version, version) {
-		r.version = version // swapped events of different objects may come late
+		r.version = version // swapped events of different objects may arrive late
 	}
 	r.note("%s %s %s", t, key, version)
 	return nil
@@ -233,7 +234,7 @@ func (s *staged) Abort() {
 	s.r.note("ABORT")
 }
 
-// eventually polls what has no signal of its own.
+// eventually polls a condition that has no signal of its own.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)

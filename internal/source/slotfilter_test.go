@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// shardedMemory is a Sink that records the slots that it holds.
+// shardedMemory is a memory that records the slots that it holds.
 type shardedMemory struct{ memory }
 
 func (m *shardedMemory) Hold(set shard.Set)         { m.note("hold %s", set) }
@@ -27,7 +27,7 @@ func namespaceIn(layout shard.Layout, slot int) string {
 	}
 }
 
-// TestSlotFilterFollows: the sink drops what was lost, also if it has come back, and Wait waits for what came.
+// TestSlotFilterFollows: the sink drops lost slots, even if they have come back, and Wait waits for the gained ones.
 func TestSlotFilterFollows(t *testing.T) {
 	t.Parallel()
 	h, sink := NewSharding(fourSlots), &shardedMemory{}
@@ -39,14 +39,14 @@ func TestSlotFilterFollows(t *testing.T) {
 	for _, c := range []struct {
 		reason  string
 		set     []shard.Set
-		list    bool        // everything, before the next step
+		list    bool        // list everything before the next step
 		holds   []shard.Set // calls of the sink
 		toList  shard.Set
 		empties bool
 	}{
 		{"the first slots", []shard.Set{some(0, 1)}, true, []shard.Set{some(0, 1)}, some(0, 1), false},
 		{"one more", []shard.Set{some(0, 1, 2)}, false, []shard.Set{some(0, 1, 2)}, some(2), false},
-		{"that one is lost before it is listed", []shard.Set{some(0, 1)}, true, []shard.Set{some(0, 1)}, some(), false},
+		{"that slot is lost before it is listed", []shard.Set{some(0, 1)}, true, []shard.Set{some(0, 1)}, some(), false},
 		{"lost and back", []shard.Set{some(0), some(0, 1)}, true, []shard.Set{some(0), some(0, 1)}, some(1), false},
 		{"all lost and back", []shard.Set{some(), some(0)}, true, []shard.Set{some(), some(0)}, some(0), true},
 		{"none", []shard.Set{some()}, false, []shard.Set{some()}, some(), true},
@@ -80,7 +80,7 @@ func TestSlotFilterFollows(t *testing.T) {
 	}
 }
 
-// TestSlotFilterDrops: objects of other slots are dropped and counted, whether or not the server has selected.
+// TestSlotFilterDrops: objects of other slots are dropped and counted, whether or not the server applies the selector.
 func TestSlotFilterDrops(t *testing.T) {
 	t.Parallel()
 	var counts Counters
@@ -93,7 +93,7 @@ func TestSlotFilterDrops(t *testing.T) {
 	in := func(slot int) *event { return &event{obj: *header(namespaceIn(fourSlots, slot), "a", "1")} }
 	gained := fourSlots.Set(1)
 	if f.dropsChange(in(0)) || !f.dropsChange(in(2)) || f.dropsListed(in(1), nil) || !f.dropsListed(in(0), &gained) {
-		t.Error("other objects are dropped than those of other slots")
+		t.Error("the filter keeps objects of other slots or drops objects of its own")
 	}
 	want := Counters{
 		WireObjects: 2, WireEvents: 2, WireBytes: 8, FilteredObjects: 1, FilteredEvents: 1, FilteredBytes: 4,

@@ -36,7 +36,7 @@ func (r sharded) Hold(set shard.Set) {
 
 func (r sharded) Gain(shard.Set) source.Replacement { return &gaining{staged: r.Replace().(*staged)} }
 
-// gaining adds what it stages.
+// gaining adds the objects that it stages.
 type gaining struct{ *staged }
 
 func (g *gaining) Missing() (missing, known int) { return 0, 0 }
@@ -51,9 +51,9 @@ func (g *gaining) Commit(c source.Commit) {
 	g.r.note("GAIN %s %d", c.Version, len(g.objects))
 }
 
-// TestOldChangesOfASlotStayOld has a watch bring what happened to an object of a slot before it came, late: when it has
-// passed the version of the list with which the slot came. A Sink is not given it.
-func TestOldChangesOfASlotStayOld(t *testing.T) {
+// TestOldChangesOfASlotAreDropped: a watch delivers old changes of a gained slot after it has passed the version of the
+// slot's list. The sink does not get them.
+func TestOldChangesOfASlotAreDropped(t *testing.T) {
 	t.Parallel()
 	layout := shard.Layout{By: shard.UID, Slots: 2}
 	var names [2]string
@@ -65,7 +65,7 @@ func TestOldChangesOfASlotStayOld(t *testing.T) {
 	r := sharded{newRecorder(t)}
 	s := serve(t, []reply{
 		list(5, object(here, 4)), list(9, object(there, 8), object(here, 4)),
-		list(11, object(here, 10)), // for who suspects that history went back
+		list(11, object(here, 10)), // for a source that suspects a rollback of history
 	}, []reply{
 		watch(event("MODIFIED", object(there, 6)), event("ADDED", object("none", 6))),
 		watch(event("MODIFIED", object(here, 10)), event("MODIFIED", object(there, 7)), event("MODIFIED", object(there, 11))),
@@ -103,12 +103,13 @@ func TestOldChangesOfASlotStayOld(t *testing.T) {
 		"HOLD 0", "COMMIT 5 1", "HOLD 0-1", "GAIN 9 1", "MODIFIED ns/" + here + " 10", "MODIFIED ns/" + there + " 11",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the sink was given %q, want %q", got, want)
+		t.Errorf("the sink got %q, want %q", got, want)
 	}
 }
 
-// TestRepairListsWhatHasComeConsistently: a list at the version seen may be older than what the former holder wrote.
-func TestRepairListsWhatHasComeConsistently(t *testing.T) {
+// TestRepairListsGainedSlotsConsistently: a gained slot needs a consistent list. A list at the version seen may be
+// older than the writes of the former holder.
+func TestRepairListsGainedSlotsConsistently(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := watchSlots(t, selecting{honour: true}, apiserver.Options{})
@@ -133,7 +134,7 @@ func TestRepairListsWhatHasComeConsistently(t *testing.T) {
 	})
 }
 
-// TestBarrierOfSlots asks a server that does not select: what is of other slots is not waited for.
+// TestBarrierOfSlots: a barrier on a server that ignores selectors does not wait for objects of other slots.
 func TestBarrierOfSlots(t *testing.T) {
 	t.Parallel()
 	for _, how := range selectings {
@@ -150,7 +151,7 @@ func TestBarrierOfSlots(t *testing.T) {
 					t.Error(err)
 				}
 				if took := time.Since(begin); took > 5*time.Second {
-					t.Errorf("it took %v", took)
+					t.Errorf("the barrier took %v", took)
 				}
 				s.check()
 			})
@@ -158,24 +159,24 @@ func TestBarrierOfSlots(t *testing.T) {
 	}
 }
 
-// TestRefusedSelectorIsTriedAgain, but not for each request.
-func TestRefusedSelectorIsTriedAgain(t *testing.T) {
+// TestRefusedSelectorIsRetried: a refused selector is sent again later, but not with each request.
+func TestRefusedSelectorIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := watchSlots(t, selecting{refuse: http.StatusBadRequest}, apiserver.Options{}, func(c *source.Config) {
-			c.MaxWatch = 24 * time.Hour // so that only we ask
+			c.MaxWatch = 24 * time.Hour // only the source ends watches
 		})
 		s.hold(0)
 		s.hold(0, 1)
 		s.hold(1)
 		refused := func() int { return s.server.Log().Count(apiserver.Match{Func: selects}) }
 		if n := refused(); n != 1 {
-			t.Errorf("it was refused %d times", n)
+			t.Errorf("the selector was refused %d times", n)
 		}
 		<-time.After(11 * time.Minute)
 		s.hold(2)
 		if n := refused(); n < 2 {
-			t.Errorf("it was refused %d times", n)
+			t.Errorf("the selector was refused %d times", n)
 		}
 		s.server.On(apiserver.Match{Verb: "list"}, apiserver.Answer(apiserver.Failure(http.StatusInternalServerError)))
 		<-time.After(11 * time.Minute)
@@ -188,7 +189,7 @@ func TestRefusedSelectorIsTriedAgain(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 		if refused() <= before {
-			t.Error("what fails anyhow does not blame the selector")
+			t.Error("a failure with another cause counts against the selector")
 		}
 		s.server.ClearFaults()
 		s.hold(3)

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// fourSlots are of namespaces.
+// fourSlots shards by namespace.
 var fourSlots = shard.Layout{Slots: 4}
 
 // inSlot returns a namespace of a slot.
@@ -32,7 +32,7 @@ func inSlot(slot int) string {
 	}
 }
 
-// selecting is what a server does with a shard selector.
+// selecting is the behaviour of a server towards a shard selector.
 type selecting struct {
 	name   string
 	honour bool
@@ -47,15 +47,15 @@ var selectings = []selecting{
 	{name: "it is a failure of the server", refuse: http.StatusInternalServerError},
 }
 
-// slots is a source of some slots, and a server whose namespaces are one for each slot.
+// slots is a source of some slots on a server with one namespace for each slot.
 type slots struct {
 	*watchtest.Watched
 	t        *testing.T
 	server   *apiserver.Server
 	sharding *source.Sharding
 	rec      *watchtest.Recorder
-	seen     int // requests looked at
-	given    int // events looked at
+	seen     int // number of requests that were returned
+	returned int // number of events that were returned
 }
 
 func watchSlots(t *testing.T, how selecting, opt apiserver.Options, change ...func(*source.Config)) *slots {
@@ -87,7 +87,7 @@ func watchSlots(t *testing.T, how selecting, opt apiserver.Options, change ...fu
 	return s
 }
 
-// byLists has a source list pages instead of asking for initial events.
+// byLists makes a source list pages instead of asking for initial events.
 func byLists(c *source.Config) { c.NoWatchList = true }
 
 func selects(r apiserver.Request) bool { return r.Query.Get("shardSelector") != "" }
@@ -109,7 +109,7 @@ func (s *slots) remove(slot int, name string) {
 	}
 }
 
-// hold changes the slots, and waits until all is done.
+// hold changes the slots and waits until the source is idle.
 func (s *slots) hold(held ...int) {
 	s.t.Helper()
 	if err := s.sharding.Set(fourSlots.Set(held...)); err != nil {
@@ -123,12 +123,12 @@ func (s *slots) hold(held ...int) {
 	synctest.Wait()
 }
 
-// events returns what was told since the last call, without the order within a list.
+// events returns the events since the last call, without the order within a list.
 func (s *slots) events() []string {
 	synctest.Wait()
 	all := s.rec.Recording().Events
 	var out []string
-	for _, e := range all[s.given:] {
+	for _, e := range all[s.returned:] {
 		text := e.Type.String()
 		if e.Key != "" {
 			ns, name, _ := strings.Cut(e.Key, "/")
@@ -142,7 +142,7 @@ func (s *slots) events() []string {
 		}
 		out = append(out, text)
 	}
-	s.given = len(all)
+	s.returned = len(all)
 	slices.Sort(out)
 	return out
 }
@@ -200,8 +200,8 @@ func (s *slots) expect(what string, got, want []string) {
 
 func (s *slots) counters() source.Counters { return s.Source.Status()[0].Counters }
 
-// TestSlotsComeAndGo holds a source to its word whatever the server does with the selector: what stays is not listed
-// again, what comes is listed alone and consistently, what goes has left.
+// TestSlotsComeAndGo gains and loses slots on servers that honour, ignore or reject the selector. Kept slots are not
+// listed again, gained slots are listed alone and consistently, and lost slots leave.
 func TestSlotsComeAndGo(t *testing.T) {
 	t.Parallel()
 	for _, how := range selectings {
@@ -219,7 +219,7 @@ func TestSlotsComeAndGo(t *testing.T) {
 func comeAndGo(t *testing.T, how selecting, lists bool) {
 	s := watchSlots(t, how, apiserver.Options{}, func(c *source.Config) { c.NoWatchList = lists })
 	if st := s.status(); st.Reason != source.ReasonNoSlots || st.Synced || len(s.requests()) > 0 {
-		t.Errorf("before anything is known: %+v", st)
+		t.Errorf("before slots are known: %+v", st)
 	}
 	s.hold(0, 1)
 	s.expect("first slots", s.events(), []string{
@@ -236,7 +236,7 @@ func comeAndGo(t *testing.T, how selecting, lists bool) {
 		switch {
 		case !lists && how.honour:
 			return []string{of("watch", set) + " with initial events"}
-		case !how.honour: // the version, the namespaces, and what is in them
+		case !how.honour: // the version, the namespaces, and their objects
 			in := "list in " + inSlot(2)
 			return []string{of("list", "1 2"), "list namespaces", in + " from a version", in + " page 2"}
 		}
@@ -277,7 +277,7 @@ func comeAndGo(t *testing.T, how selecting, lists bool) {
 		"LEFT 1/new", "LEFT 1/o0", "LEFT 1/o2", "LEFT 2/new", "LEFT 2/o0", "LEFT 2/o2",
 	})
 	if n := s.server.Log().Open(apiserver.Match{}); n != 0 || len(s.requests()) != 0 {
-		t.Errorf("%d requests are open", n)
+		t.Errorf("%d open requests", n)
 	}
 	if st := s.status(); st.Reason != source.ReasonNoSlots || !st.Synced || st.Phase != source.Watching {
 		t.Errorf("without slots: %+v", st)
@@ -293,9 +293,9 @@ func comeAndGo(t *testing.T, how selecting, lists bool) {
 	s.check()
 }
 
-// TestTheRestIsListedOnce gains the last slots that were missing. The server tells how many objects follow of all
-// slots, those that are not asked for among them, so that the list seems to miss some.
-func TestTheRestIsListedOnce(t *testing.T) {
+// TestRemainingSlotsAreListedOnce gains all missing slots. The server's count of remaining objects includes all slots,
+// so the list seems to lack some.
+func TestRemainingSlotsAreListedOnce(t *testing.T) {
 	t.Parallel()
 	for had := range 4 {
 		t.Run(fmt.Sprint("slot ", had, " was held"), func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestTheRestIsListedOnce(t *testing.T) {
 				}
 				lists := slices.DeleteFunc(s.requests(), func(r string) bool { return !strings.HasPrefix(r, "list") })
 				if c := s.counters(); len(lists) != 5 || c.ListErrors != 0 {
-					t.Errorf("%d lists did not count; asked for %q, want five pages of 2 objects", c.ListErrors, lists)
+					t.Errorf("%d lists failed; requests %q, want five pages of 2 objects", c.ListErrors, lists)
 				}
 				s.check()
 			})
@@ -324,8 +324,8 @@ func (s *slots) status() source.Status {
 	return s.Source.Status()[0]
 }
 
-// TestHistoryOfASlotIsNotTold has much happen to objects of a slot before it comes, which the watch brings again.
-func TestHistoryOfASlotIsNotTold(t *testing.T) {
+// TestHistoryOfASlotIsNotDelivered: the watch repeats earlier changes of a gained slot, and the sink does not get them.
+func TestHistoryOfASlotIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	for _, how := range selectings[:2] {
 		t.Run(how.name, func(t *testing.T) {
@@ -356,14 +356,14 @@ func TestHistoryOfASlotIsNotTold(t *testing.T) {
 
 func initial(r apiserver.Request) bool { return r.Query.Has("sendInitialEvents") }
 
-// TestSlotsAreListedAgain has the list of what comes fail.
+// TestSlotsAreListedAgain: a failed list of gained slots is repeated.
 func TestSlotsAreListedAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
 		match  apiserver.Match
 		fault  apiserver.Fault
-		whole  bool // all is listed
+		whole  bool // the source lists everything
 	}{
 		{
 			"The initial events are cut.",
@@ -371,7 +371,7 @@ func TestSlotsAreListedAgain(t *testing.T) {
 			apiserver.Cut(100), false,
 		},
 		{
-			"The server cannot do initial events any more.",
+			"The server does not support initial events any more.",
 			apiserver.Match{Verb: "watch", Func: initial},
 			apiserver.Answer(apiserver.Failure(422)), false,
 		},
@@ -380,13 +380,13 @@ func TestSlotsAreListedAgain(t *testing.T) {
 			apiserver.Match{Verb: "watch", Func: initial, Times: 1},
 			apiserver.NoInitialEventsEnd(), false,
 		},
-		{"A failure that passes.", apiserver.Match{Times: 4}, apiserver.Answer(apiserver.Failure(503)), false},
+		{"A temporary failure.", apiserver.Match{Times: 4}, apiserver.Answer(apiserver.Failure(503)), false},
 		{"Too many requests.", apiserver.Match{Times: 2}, apiserver.Answer(apiserver.TooManyRequests(7)), false},
 		{"A cut body.", apiserver.Match{Times: 2}, apiserver.Cut(100), false},
 		{"The second page has expired.", apiserver.Match{Times: 1, Page: 2}, apiserver.Answer(apiserver.Expired()), false},
-		{"An empty page is doubted.", apiserver.Match{Times: 1, Page: 2}, apiserver.EmptyList(), false},
+		{"An empty page is not trusted.", apiserver.Match{Times: 1, Page: 2}, apiserver.EmptyList(), false},
 		{
-			"A version that is gone costs a list of all.",
+			"An expired version leads to a list of everything.",
 			apiserver.Match{Times: 1, Page: 1},
 			apiserver.Answer(apiserver.Expired()), true,
 		},
@@ -409,8 +409,8 @@ func TestSlotsAreListedAgain(t *testing.T) {
 					"ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial", "MODIFIED 0/o0",
 				})
 				whole := slices.ContainsFunc(s.requests(), func(r string) bool { return r == "list of [0 1]" })
-				if whole != tc.whole && tc.match.Verb == "list" { // else it is a probe
-					t.Errorf("all was listed: %t, want %t", whole, tc.whole)
+				if whole != tc.whole && tc.match.Verb == "list" { // otherwise it is a probe
+					t.Errorf("the source listed everything: %t, want %t", whole, tc.whole)
 				}
 				s.check()
 			})
@@ -418,7 +418,7 @@ func TestSlotsAreListedAgain(t *testing.T) {
 	}
 }
 
-// TestChangesOfSlotsFold makes many changes at once: few lists follow.
+// TestChangesOfSlotsFold: many changes of slots at once lead to few lists.
 func TestChangesOfSlotsFold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -440,7 +440,8 @@ func TestChangesOfSlotsFold(t *testing.T) {
 	})
 }
 
-// TestOpaqueVersionsListAll: what a watch brings anew of a slot that has come cannot be told without order.
+// TestOpaqueVersionsListAll: without ordered versions, gained slots need a list of everything. Otherwise new and
+// repeated changes could not be distinguished.
 func TestOpaqueVersionsListAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

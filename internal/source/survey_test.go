@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestSurveyorReads: pages of one version, restricted to what the scope selects, and one object by name.
+// TestSurveyorReads: a surveyor reads pages of one version with the selectors of the scope, and single objects by name.
 func TestSurveyorReads(t *testing.T) {
 	t.Parallel()
 	server := &answers{bodies: []string{
@@ -52,7 +52,7 @@ func TestSurveyOfEndlessPages(t *testing.T) {
 	}
 }
 
-// TestSurveyorEnds: without slots, and after close, it asks for nothing.
+// TestSurveyorEnds: without slots, and after close, it sends no request.
 func TestSurveyorEnds(t *testing.T) {
 	t.Parallel()
 	server := &answers{}

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// pipes is a listener whose connections are in memory, for tests in a bubble of testing/synctest.
+// pipes is a listener with in-memory connections, for tests in a bubble of testing/synctest.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -28,7 +28,7 @@ type pipes struct {
 
 func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
 
-// numbered is a connection whose number is its remote address.
+// numbered is a connection with its number as the remote address.
 type numbered struct {
 	net.Conn
 	number int32
@@ -59,7 +59,7 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// serveInBubble runs a test on the clock of a bubble, against a script.
+// serveInBubble runs a test on a fake clock, against a script.
 func serveInBubble(t *testing.T, lists, watches []reply, test func(s *script, r *recorder)) {
 	t.Helper()
 	t.Parallel()
@@ -68,7 +68,7 @@ func serveInBubble(t *testing.T, lists, watches []reply, test func(s *script, r 
 		s.http = &http.Server{Handler: s}
 		served := make(chan struct{})
 		go func() { defer close(served); s.http.Serve(s.pipes) }()
-		t.Cleanup(func() { // after the source has ended
+		t.Cleanup(func() { // after the end of the source
 			s.http.Close()
 			<-served
 		})
@@ -78,7 +78,7 @@ func serveInBubble(t *testing.T, lists, watches []reply, test func(s *script, r 
 	})
 }
 
-// inBubble runs a source with its default timings against the script for a time, then calls check.
+// inBubble runs a source with default timings against the script for a duration, then calls check.
 func inBubble(
 	t *testing.T, lists, watches []reply, d time.Duration, check func(
 		t *testing.T, s *script, r *recorder, src *source.Source,
@@ -94,12 +94,12 @@ func inBubble(
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- src.Run(ctx) }()
-		time.Sleep(d) // of the bubble's clock
+		time.Sleep(d) // on the fake clock
 		synctest.Wait()
 		check(t, s, r, src)
 		for _, st := range r.statuses {
 			if age := st.Staleness(st.Since); st.Phase == source.Watching && age > time.Second {
-				t.Errorf("it is told to watch, and %v old: %+v", age, st)
+				t.Errorf("the scope is watching, but %v old: %+v", age, st)
 			}
 		}
 		cancel()
@@ -140,7 +140,7 @@ func TestIdleWatchCausesNoStorm(t *testing.T) {
 		})
 }
 
-// TestIdleAmongBusyResources: the server's version moves with other resources, and it sends no bookmarks.
+// TestIdleAmongBusyResources: other resources raise the server's version, and the server sends no bookmarks.
 func TestIdleAmongBusyResources(t *testing.T) {
 	version := 5
 	moving := func(w http.ResponseWriter, r *http.Request) {
@@ -164,7 +164,7 @@ func TestExpiredForEver(t *testing.T) {
 		})
 }
 
-func TestWatchThatEndsAtOnceForEver(t *testing.T) {
+func TestWatchThatAlwaysEndsAtOnce(t *testing.T) {
 	inBubble(t, []reply{list(5, object("a", 1))}, []reply{watchThenEnd()}, time.Hour,
 		func(t *testing.T, s *script, r *recorder, _ *source.Source) {
 			within(t, "requests in an hour", len(s.seen()), 100, 600)
@@ -184,7 +184,7 @@ func TestFlapping(t *testing.T) {
 		})
 }
 
-// TestOutage: requests during a long outage are few, and the end of it is noticed within the cap of the back-off.
+// TestOutage: a long outage causes few requests, and its end is noticed within the cap of the back-off.
 func TestOutage(t *testing.T) {
 	var up atomic.Bool
 	bad := func(w http.ResponseWriter, r *http.Request) {
@@ -207,7 +207,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestWatchOpensLate: what is confirmed by the answer is told as fresh, however long the answer took.
+// TestWatchOpensLate: a late answer still confirms a watch as fresh.
 func TestWatchOpensLate(t *testing.T) {
 	late := func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(10 * time.Second)
@@ -241,7 +241,7 @@ func TestBlackHole(t *testing.T) {
 	})
 }
 
-// TestSlowListIsNotCutOff: there is no total deadline as long as bytes come.
+// TestSlowListIsNotCutOff: a list has no total deadline as long as bytes arrive.
 func TestSlowListIsNotCutOff(t *testing.T) {
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		for text := listBody(5, "", objects(4, 1)...); len(text) > 0; {
@@ -260,7 +260,7 @@ func TestSlowListIsNotCutOff(t *testing.T) {
 		})
 }
 
-// TestInitialEventsWithoutEnd: a server that does not know about initial events costs seconds, not the whole patience.
+// TestInitialEventsWithoutEnd: a server without initial events costs seconds, not the whole silence budget.
 func TestInitialEventsWithoutEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

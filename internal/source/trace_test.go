@@ -10,8 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 )
 
-// TestSpans: one of each list, with its pages, and one of each start of a watch, which has ended long before the watch
-// does.
+// TestSpans: each list has a span with its pages. Each start of a watch has a span that ends long before the watch.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
@@ -42,7 +41,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestNoSpans: without a provider they cost nothing.
+// TestNoSpans: without a provider spans allocate nothing.
 func TestNoSpans(t *testing.T) {
 	if n := source.SpanAllocs(t.Context()); n != 0 {
 		t.Errorf("no span takes %v allocations", n)

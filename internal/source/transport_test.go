@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// ours is a transport of the program that counts, and can be told apart.
+// ours is a transport of the program that counts requests and closes.
 type ours struct {
 	*http.Transport
 	mu       sync.Mutex
@@ -42,7 +42,8 @@ func (o *ours) CloseIdleConnections() {
 	o.Transport.CloseIdleConnections()
 }
 
-// TestTransportOfTheCaller: requests go through it alone, what it decompresses is read, and its connections stay.
+// TestTransportOfTheCaller: all requests use the caller's transport, its decompressed bodies are read, and its
+// connections stay open.
 func TestTransportOfTheCaller(t *testing.T) {
 	t.Parallel()
 	s := &script{t: t, lists: []reply{list(5, object("a", 1))}, watches: []reply{watch(bookmark(9))}}
@@ -79,11 +80,11 @@ func TestTransportOfTheCaller(t *testing.T) {
 	transport.mu.Lock()
 	defer transport.mu.Unlock()
 	if transport.requests != 2 || transport.closed != 0 {
-		t.Errorf("%d requests went through it, its connections were closed %d times", transport.requests, transport.closed)
+		t.Errorf("%d requests used the transport, its connections were closed %d times", transport.requests, transport.closed)
 	}
 }
 
-// TestTransportOfTheCallerGetsStuck: what is stuck is given up, and tried again.
+// TestTransportOfTheCallerGetsStuck: a stuck request is abandoned and repeated.
 func TestTransportOfTheCallerGetsStuck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +122,7 @@ func TestTransportOfTheCallerGetsStuck(t *testing.T) {
 		synctest.Wait()
 		same(t, server, r)
 		if transport.closed == 0 {
-			t.Error("idle connections stay, on which nothing comes")
+			t.Error("stuck idle connections stay open")
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// watches returns the watch requests of a script, lists as "LIST".
+// short returns the requests of a script, with each list as "LIST".
 func (s *script) short() []string {
 	var all []string
 	for _, r := range s.seen() {
@@ -26,7 +26,7 @@ func (s *script) short() []string {
 
 const tooOld = "too old resource version"
 
-// TestRepair: what ends a watch decides what comes next; the user sees one continuous stream.
+// TestRepair: the end of a watch decides the next request, and the sink sees one continuous stream.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	c6 := event("ADDED", object("c", 6))
@@ -75,7 +75,7 @@ func TestRepair(t *testing.T) {
 			"9",
 		},
 		"410 in list too": {
-			"then consistently",
+			"then a consistent list",
 			[]reply{status(410, "Expired", tooOld), watch(bookmark(9))},
 			[]reply{status(410, "Expired", tooOld), list(7, object("a", 1))},
 			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "LIST", "WATCH 7"},
@@ -141,7 +141,7 @@ func TestRepair(t *testing.T) {
 			"9",
 		},
 		"404": {
-			"what went with the resource is found by a list",
+			"a list finds the objects that were deleted with the resource",
 			[]reply{status(404, "NotFound", "no such resource"), watch(bookmark(9))},
 			[]reply{list(7, object("a", 1))},
 			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"},
@@ -155,7 +155,7 @@ func TestRepair(t *testing.T) {
 			"9",
 		},
 		"403": {
-			"resume when the right is back",
+			"resume when the permission is back",
 			[]reply{status(403, "Forbidden", "no"), watch(bookmark(9))},
 			nil,
 			[]string{"LIST", "WATCH 5", "WATCH 5"},
@@ -169,14 +169,14 @@ func TestRepair(t *testing.T) {
 			"9",
 		},
 		"a bookmark that is no number": {
-			"of no use where versions are numbers: resume where it was",
+			"ignored where versions are numbers: resume at the last version",
 			[]reply{watchThenEnd(strings.Replace(bookmark(7), `"7"`, `"soon"`, 1)), watch(c6, bookmark(9))},
 			nil,
 			[]string{"LIST", "WATCH 5", "WATCH 5"},
 			"9",
 		},
 		"an object whose version is no number": {
-			"it is quarantined, and no watch goes on from there",
+			"it is quarantined, and no watch resumes there",
 			[]reply{watchThenEnd(strings.Replace(c6, `"6"`, `"soon"`, 1)), watch(c6, bookmark(9))},
 			nil,
 			[]string{"LIST", "WATCH 5", "WATCH 5"},
@@ -190,7 +190,7 @@ func TestRepair(t *testing.T) {
 			"9",
 		},
 		"last frame without newline": {
-			"complete: it counts",
+			"complete: it is delivered",
 			[]reply{watchThenEnd(strings.TrimSuffix(c6, "\n")), watch(bookmark(9))},
 			nil,
 			[]string{"LIST", "WATCH 5", "WATCH 6"},
@@ -211,7 +211,7 @@ func TestRepair(t *testing.T) {
 			"9",
 		},
 		"other kind": {
-			"an object of another kind is no change",
+			"an object of another kind is not a change",
 			[]reply{watchThenEnd(strings.Replace(c6, `"ConfigMap"`, `"Secret"`, 1)), watch(bookmark(9))},
 			nil,
 			[]string{"LIST", "WATCH 5", "WATCH 5"},
@@ -225,7 +225,7 @@ func TestRepair(t *testing.T) {
 			"9",
 		},
 		"poison frame": {
-			"and skipped when it comes again, if it says of what",
+			"and skipped when it is repeated, if it names its object",
 			[]reply{
 				watch(event("ADDED", `{"metadata":{"name":"b"]`)),
 				watch(event("ADDED", `{"metadata":{"name":"b"]`), c6, bookmark(9)),
@@ -235,7 +235,7 @@ func TestRepair(t *testing.T) {
 			"9",
 		},
 		"poison frame without a name": {
-			"else a list tells what it was about",
+			"otherwise a list finds its object",
 			[]reply{
 				watch(`{"type":"ADDED","object":{]}` + "\n"), watch(`{"type":"ADDED","object":{]}`+"\n", c6),
 				watch(c6, bookmark(9)),
@@ -291,7 +291,7 @@ func TestReplayedEventsAreSuppressed(t *testing.T) {
 	eventually(t, "two suppressed", func() bool { return src.Status()[0].Counters.Suppressed == 2 })
 }
 
-// TestSwappedEvents: a late change of one object is not lost because another object is already further.
+// TestSwappedEvents: a late change of one object is not lost when another object has a later version.
 func TestSwappedEvents(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
@@ -374,7 +374,7 @@ func TestIncomparableVersions(t *testing.T) {
 	}
 }
 
-// TestConditions: every refusal is a typed condition with the server's own words, and recovery clears it.
+// TestConditions: every refusal is a typed condition with the server's own message, and recovery clears it.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -420,7 +420,7 @@ func TestConditions(t *testing.T) {
 			t.Parallel()
 			for _, stage := range []string{"list", "watch"} {
 				if stage == "watch" && name == "break" {
-					continue // the transport itself tries again on a connection that was used before
+					continue // the transport itself retries on a used connection
 				}
 				r := newRecorder(t)
 				lists, watches := []reply{c.bad, list(5)}, []reply{watch(bookmark(9))}
@@ -479,7 +479,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	})
 }
 
-// TestSilentWatch runs with the default silence budget: the requests are those of silence, and not of a slow machine.
+// TestSilentWatch uses the default silence budget, so that a slow machine causes no extra requests.
 func TestSilentWatch(t *testing.T) {
 	t.Run("idle", func(t *testing.T) {
 		inBubble(t, []reply{list(5, object("a", 1))}, []reply{watch()}, 3*source.DefaultSilenceBudget+time.Minute,
@@ -534,7 +534,7 @@ func TestMaxWatch(t *testing.T) {
 	})
 }
 
-func TestResumesFromWhatIsKnown(t *testing.T) {
+func TestResumesFromTheKnownVersion(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	r.version = "7"

@@ -11,7 +11,7 @@ func bookmarkAt(version string) string {
 	return frameOf("BOOKMARK", `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"`+version+`"}}`)
 }
 
-// TestWatcherDelivers: new changes reach the sink in order, replays do not, and the position follows.
+// TestWatcherDelivers: new changes reach the sink in order, replays are dropped, and the position follows.
 func TestWatcherDelivers(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, partConfig(), frameOf("ADDED", item("a", "6"))+frameOf("ADDED", item("a", "6"))+
@@ -49,7 +49,7 @@ func TestWatcherQuarantines(t *testing.T) {
 	}
 }
 
-// TestWatcherRereadsAnUnreadableFrame: the first time it ends the watch. The second time a list is to follow.
+// TestWatcherRereadsAnUnreadableFrame: an unreadable frame ends the watch. The second time it also requests a list.
 func TestWatcherRereadsAnUnreadableFrame(t *testing.T) {
 	t.Parallel()
 	garbage := frameOf("ADDED", item("a", "6")) + `{"type":"NEWS","object":{}}` + "\n"
@@ -84,7 +84,7 @@ func TestWatcherCatchesUp(t *testing.T) {
 	}
 }
 
-// TestWatcherEnds: an immediate end and an old version of the server are told apart from other ends.
+// TestWatcherEnds: an immediate end and an old version of the server are distinguished from other ends.
 func TestWatcherEnds(t *testing.T) {
 	t.Parallel()
 	expired := frameOf("ERROR", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
@@ -97,7 +97,7 @@ func TestWatcherEnds(t *testing.T) {
 		"an older bookmark of an older server": {
 			[]string{bookmarkAt("3"), podList("4", "")}, func(err error) bool { return errors.Is(err, errRolledBack) },
 		},
-		"an older bookmark of a server that is not": {
+		"an older bookmark of a current server": {
 			[]string{bookmarkAt("3"), podList("6", "")}, func(err error) bool { return errors.Is(err, ErrEnded) },
 		},
 		"another kind": {

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// An answer of another kind, and an error event without a status that says something, are errors of the protocol. They
-// are no refusals by the server.
+// An answer of another kind, or an error event without a valid status, is a protocol error. It does not count as a
+// refusal by the server.
 func TestWrongAnswers(t *testing.T) {
 	t.Parallel()
 	jsonEvent := func(object string) []byte { return []byte(`{"type":"ERROR","object":` + object + "}\n") }
@@ -39,8 +39,8 @@ func TestWrongAnswers(t *testing.T) {
 			&jsonWatch{},
 			jsonEvent(`{"kind":"Status","status":"Failure","reason":"Odd"}`),
 		},
-		"an error event with a Pod in protobuf":    {&protoWatch{}, protoEvent("Pod", &pod)},
-		"an error event without words in protobuf": {&protoWatch{}, protoEvent("Status", &metav1.Status{})},
+		"an error event with a Pod in protobuf":           {&protoWatch{}, protoEvent("Pod", &pod)},
+		"an error event with an empty status in protobuf": {&protoWatch{}, protoEvent("Status", &metav1.Status{})},
 		"a change to a status in protobuf": {
 			&protoWatch{}, protoFrame(t, "ADDED", wrap(t, "v1", "Status", marshal(t, &metav1.Status{Code: 410}))),
 		},
@@ -48,12 +48,12 @@ func TestWrongAnswers(t *testing.T) {
 			&jsonWatch{},
 			[]byte(`{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`),
 		},
-		"a watch that is an empty status":       {&jsonWatch{}, []byte(`{"kind":"Status","apiVersion":"v1"}`)},
-		"a list that is an empty status":        {&jsonList{}, []byte(`{"kind":"Status","apiVersion":"v1"}`)},
-		"a list that is a status of code 200":   {&jsonList{}, []byte(`{"kind":"Status","apiVersion":"v1","code":200}`)},
-		"a list that is a ConfigMap":            {&jsonList{}, []byte(small)},
-		"a list without a word in protobuf":     {&protoList{}, wrap(t, "v1", "Status", marshal(t, &metav1.Status{}))},
-		"a list that is an object, in protobuf": {&protoList{}, wrap(t, "v1", "Pod", marshal(t, &pod))},
+		"a watch that is an empty status":         {&jsonWatch{}, []byte(`{"kind":"Status","apiVersion":"v1"}`)},
+		"a list that is an empty status":          {&jsonList{}, []byte(`{"kind":"Status","apiVersion":"v1"}`)},
+		"a list that is a status of code 200":     {&jsonList{}, []byte(`{"kind":"Status","apiVersion":"v1","code":200}`)},
+		"a list that is a ConfigMap":              {&jsonList{}, []byte(small)},
+		"a list that is an empty protobuf status": {&protoList{}, wrap(t, "v1", "Status", marshal(t, &metav1.Status{}))},
+		"a list that is an object, in protobuf":   {&protoList{}, wrap(t, "v1", "Pod", marshal(t, &pod))},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()

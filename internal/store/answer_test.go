@@ -44,7 +44,7 @@ func TestParseDeletionInProtobuf(t *testing.T) {
 	}
 }
 
-// enveloped is a message of the core group as servers send it.
+// enveloped returns a message of the core group in the protobuf envelope that servers send.
 func enveloped(t *testing.T, kind string, message interface{ Marshal() ([]byte, error) }) []byte {
 	t.Helper()
 	raw, err := message.Marshal()
@@ -59,7 +59,8 @@ func enveloped(t *testing.T, kind string, message interface{ Marshal() ([]byte, 
 	return append([]byte("k8s\x00"), out...)
 }
 
-// Readers without a Go type must not be shown less than there is: they would write it back.
+// A protobuf answer with a field that the Go type lacks is not overlaid for unstructured readers. They would write the
+// object back without the field.
 func TestProtobufOverUnstructured(t *testing.T) {
 	t.Parallel()
 	cm := &corev1.ConfigMap{
@@ -81,7 +82,7 @@ func TestProtobufOverUnstructured(t *testing.T) {
 		want   store.PutResult
 	}{
 		{"the type has all of it", store.Options{Unstructured: true, Scheme: scheme}, known, store.Overlaid},
-		{"a field that the type has not", store.Options{Unstructured: true, Scheme: scheme}, newer, store.NeedsBarrier},
+		{"a field that the type lacks", store.Options{Unstructured: true, Scheme: scheme}, newer, store.NeedsBarrier},
 		{"no type", store.Options{Unstructured: true}, known, store.NeedsBarrier},
 		{"all readers have the type", store.Options{Scheme: scheme}, newer, store.Overlaid},
 	} {
@@ -95,8 +96,9 @@ func TestProtobufOverUnstructured(t *testing.T) {
 	}
 }
 
-// What is in doubt is asked for, until somebody has or the bound is over; a wait for a version does not end it.
-func TestDoubt(t *testing.T) {
+// An object in doubt is overdue until the server was asked about it or the bound has passed. A wait for a version does
+// not end the doubt.
+func TestDoubtEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t, store.Options{OverlayBound: time.Minute})
@@ -108,7 +110,7 @@ func TestDoubt(t *testing.T) {
 		if stats := s.OverlayStats(); !s.Overdue(x.key()) || stats.Entries != 1 {
 			t.Errorf("readers trust the store: %+v", stats)
 		}
-		if err := s.Settle(t.Context(), x.key(), ""); err == nil || !s.Overdue(x.key()) { // nobody can be asked
+		if err := s.Settle(t.Context(), x.key(), ""); err == nil || !s.Overdue(x.key()) { // there is no source to ask
 			t.Errorf("it is settled: %v", err)
 		}
 		if err := s.Settle(t.Context(), x.key(), "10"); err != nil || !s.Overdue(x.key()) {
@@ -117,13 +119,13 @@ func TestDoubt(t *testing.T) {
 		<-time.After(time.Minute + time.Second)
 		sink.Bookmark("11")
 		if stats := s.OverlayStats(); s.Overdue(x.key()) || stats.Entries != 0 {
-			t.Errorf("it is in doubt for ever: %+v", stats)
+			t.Errorf("still in doubt after the bound: %+v", stats)
 		}
 	})
 }
 
-// Stores of all versions of a resource are found, and so is the server that they are of.
-func TestCacheOfAllVersions(t *testing.T) {
+// Stores finds the stores of all versions of a resource, and Server returns the URL of their server.
+func TestStoresOfAllVersions(t *testing.T) {
 	t.Parallel()
 	c, err := store.NewCache(store.CacheOptions{Config: &rest.Config{Host: "https://lb.example.com/k8s/one"}})
 	if err != nil {
@@ -147,10 +149,10 @@ func TestCacheOfAllVersions(t *testing.T) {
 	}
 	of := gv.WithResource("pods").GroupResource()
 	if n := len(c.LookupAll(of)); n != 2 || c.Server().Host != "lb.example.com" {
-		t.Errorf("%d stores are found of %s at %s", n, of, c.Server())
+		t.Errorf("found %d stores of %s at %s", n, of, c.Server())
 	}
 	var none *store.Cache
 	if none.Server() != nil || none.LookupAll(of) != nil {
-		t.Error("there are stores of no cache")
+		t.Error("a nil cache has stores")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Who knows the type at run time, and who knows it when the program is compiled, share one object, whoever comes first.
+// A reader with a reflect.Type and a reader with a type parameter share one decoded object, in either order.
 func TestRecordAsSharesWithAs(t *testing.T) {
 	t.Parallel()
 	for _, enc := range []source.Encoding{source.JSON, source.Protobuf} {
@@ -40,7 +40,7 @@ func TestRecordAsSharesWithAs(t *testing.T) {
 				t.Errorf("%v, hot %d: unstructured: %v, %v", enc, hot, u, err)
 			}
 			if !r.Shares(byType) || !r.Shares(meta) || !r.Shares(u) || r.Shares(want[0]) {
-				t.Errorf("%v, hot %d: it is not known what is shared", enc, hot)
+				t.Errorf("%v, hot %d: the shared object is not found", enc, hot)
 			}
 		}
 	}
@@ -65,12 +65,12 @@ func TestRecordAsIsDecodedOnce(t *testing.T) {
 	wg.Wait()
 	for _, o := range got {
 		if o != got[0] || o == nil {
-			t.Fatal("readers at the same time were given different objects")
+			t.Fatal("readers at the same time got different objects")
 		}
 	}
 }
 
-func TestRecordAsOfWhatIsNoObject(t *testing.T) {
+func TestRecordAsRefusesOtherTypes(t *testing.T) {
 	t.Parallel()
 	s, want := pods(t, source.JSON, 1, store.Options{})
 	r, _ := s.Get(store.Key{Namespace: want[0].Namespace, Name: want[0].Name})

@@ -23,11 +23,11 @@ import (
 
 var savedMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// kept is one run of a program whose cache is saved.
+// kept is one run of a program with a saved cache.
 type kept struct {
 	*store.Handle
 	rec  *watchtest.Recorder
-	done chan error // what Run returned
+	done chan error // receives the error of Run
 	stop func()
 }
 
@@ -65,7 +65,7 @@ func (k *kept) cached() map[string]watchtest.State {
 
 func (k *kept) has(want map[string]watchtest.State) bool { return maps.Equal(k.cached(), want) }
 
-// settle waits, for so long at most, until the cache has what the server has in the namespaces, and no later version.
+// settle waits at most limit until the cache has what the server has in its namespaces, and no later version.
 func (k *kept) settle(t *testing.T, s *apiserver.Server, limit time.Duration) {
 	t.Helper()
 	for begin := time.Now(); ; <-time.After(100 * time.Millisecond) {
@@ -111,7 +111,7 @@ func withSaved(t *testing.T, o apiserver.Options, test func(t *testing.T, s *api
 	})
 }
 
-// TestRestart ends a program and starts it again with what it has saved.
+// TestRestart stops a program and starts it again with its saved state.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	damage := func(change func([]byte) []byte) func(*testing.T, string) {
@@ -129,22 +129,22 @@ func TestRestart(t *testing.T) {
 		reason string
 		damage func(t *testing.T, file string)
 		away   func(s *apiserver.Server, before uint64)
-		lists  bool // it has to list
+		lists  bool // the restart has to list
 		epochs int
-		// how many objects of before are told to be gone; only what is loaded can be
+		// DELETED events for objects that the server lost meanwhile; only loaded objects get one
 		deleted int
 	}{
-		"resumes": {reason: "a restart goes on at the saved version", deleted: 1},
+		"resumes": {reason: "a restart resumes at the saved version", deleted: 1},
 		"corrupt": {
-			reason: "a damaged file is not believed",
+			reason: "a damaged file is not loaded",
 			damage: damage(func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), lists: true,
 		},
 		"truncated": {
-			reason: "half a file is not believed", damage: damage(func(b []byte) []byte { return b[:len(b)/2] }),
+			reason: "half a file is not loaded", damage: damage(func(b []byte) []byte { return b[:len(b)/2] }),
 			lists: true,
 		},
-		"empty": {reason: "an empty file is not believed", damage: damage(func([]byte) []byte { return nil }), lists: true},
-		"old": {reason: "after an hour nobody knows whether it is the same history", damage: func(t *testing.T, file string) {
+		"empty": {reason: "an empty file is not loaded", damage: damage(func([]byte) []byte { return nil }), lists: true},
+		"old": {reason: "after an hour the file may be of another history", damage: func(t *testing.T, file string) {
 			before := time.Now().Add(-2 * time.Hour)
 			if err := errors.Join(os.Chtimes(file, before, before),
 				os.WriteFile(file+".123", []byte("half of a save"), 0o600)); err != nil {
@@ -152,11 +152,11 @@ func TestRestart(t *testing.T) {
 			}
 		}, lists: true, deleted: 1},
 		"compacted": {
-			reason: "the saved version is gone", away: func(s *apiserver.Server, _ uint64) { s.Compact(0) },
+			reason: "the server has compacted the saved version", away: func(s *apiserver.Server, _ uint64) { s.Compact(0) },
 			lists: true, deleted: 1,
 		},
 		"rolled back": {
-			reason: "the server was restored from a backup that is older than what was saved",
+			reason: "the server was restored from a backup that is older than the saved state",
 			away: func(s *apiserver.Server, before uint64) {
 				if err := s.Rollback(before); err != nil {
 					panic(err)
@@ -245,11 +245,11 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestRestartIsSyncedWhenCurrent: what was saved is as old as the file, so a restarted store says SYNCED when the
-// server has confirmed that it has caught up.
+// TestRestartIsSyncedWhenCurrent: a restarted store sends SYNCED only after the server has confirmed that it caught up.
+// The saved state is only as fresh as the file.
 func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 	t.Parallel()
-	elsewhere := func(t *testing.T, s *apiserver.Server) {
+	changeOther := func(t *testing.T, s *apiserver.Server) {
 		if _, err := s.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -257,16 +257,16 @@ func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 	tests := map[string]struct {
 		reason         string
 		away           func(t *testing.T, s *apiserver.Server)
-		again          func(s *apiserver.Server) // some time after the restart
+		again          func(s *apiserver.Server) // runs some time after the restart
 		after, atMost  time.Duration             // from the restart to SYNCED
 		lists, watches int
 	}{
 		"nothing happened": {
-			reason: "one question is enough when the server has not moved",
+			reason: "one request is enough when the server has not changed",
 			away:   func(*testing.T, *apiserver.Server) {}, atMost: 100 * time.Millisecond, watches: 1,
 		},
 		"changes": {
-			reason: "the changes meanwhile come before SYNCED",
+			reason: "changes made in the meantime come before SYNCED",
 			away: func(t *testing.T, s *apiserver.Server) {
 				putMap(t, s, "one", "while away")
 				putMap(t, s, "new", "1")
@@ -274,26 +274,26 @@ func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 			atMost: 100 * time.Millisecond, watches: 1,
 		},
 		"changes elsewhere": {
-			reason: "the bookmark at the end of a short watch says that there was nothing", away: elsewhere,
+			reason: "the bookmark at the end of a short watch shows that nothing changed", away: changeOther,
 			atMost: 4 * time.Second, watches: 2,
 		},
 		"no bookmarks": {
 			reason: "a server that confirms nothing is listed",
 			away: func(t *testing.T, s *apiserver.Server) {
-				elsewhere(t, s)
+				changeOther(t, s)
 				s.On(apiserver.Match{Verb: "watch"}, apiserver.NoBookmarks())
 			},
 			atMost: 20 * time.Second, watches: 3, lists: 1,
 		},
 		"server does not say": {
-			reason: "without an answer to the question a list decides",
+			reason: "without an answer to the request a list decides",
 			away: func(_ *testing.T, s *apiserver.Server) {
 				s.On(apiserver.Match{Verb: "list", Times: 2}, apiserver.Answer(apiserver.Failure(500)))
 			},
 			atMost: 20 * time.Second, watches: 3, lists: 1,
 		},
 		"server is away": {
-			reason: "nobody says that what was saved is current",
+			reason: "no server confirms that the saved state is current",
 			away: func(t *testing.T, s *apiserver.Server) {
 				putMap(t, s, "one", "while away")
 				s.Down()
@@ -306,7 +306,7 @@ func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 			after: time.Minute, atMost: 3 * time.Minute, watches: 1,
 		},
 		"watches are silent": {
-			reason: "a watch that brings nothing is not believed",
+			reason: "a watch without events proves nothing",
 			away: func(t *testing.T, s *apiserver.Server) {
 				putMap(t, s, "one", "while away")
 				s.On(apiserver.Match{Verb: "watch", Times: 2}, apiserver.Silent(), apiserver.IgnoreTimeout())
@@ -367,8 +367,8 @@ func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 	}
 }
 
-// TestSavedNow saves while it runs, so that a crash loses little; another cluster and other namespaces use nothing of
-// it.
+// TestSavedNow: a running cache saves, so that a crash loses little. A cache of another cluster or of other namespaces
+// does not load the file.
 func TestSavedNow(t *testing.T) {
 	t.Parallel()
 	withSaved(t, apiserver.Options{TLS: true}, func(t *testing.T, s *apiserver.Server, dir string) {
@@ -388,7 +388,7 @@ func TestSavedNow(t *testing.T) {
 			t.Errorf("saved %v, want a file for each store", files)
 		}
 
-		other, err := apiserver.New(apiserver.Options{Pipe: true, TLS: true}) // the same address, another authority
+		other, err := apiserver.New(apiserver.Options{Pipe: true, TLS: true}) // with another CA
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -402,7 +402,7 @@ func TestSavedNow(t *testing.T) {
 	})
 }
 
-// TestNotSavedAfterAPanic: what a panic has left half done is not what the next run goes on from.
+// TestNotSavedAfterAPanic: a store that panicked is not saved, since the panic may have left it half changed.
 func TestNotSavedAfterAPanic(t *testing.T) {
 	t.Parallel()
 	withSaved(t, apiserver.Options{TLS: true}, func(t *testing.T, s *apiserver.Server, dir string) {
@@ -411,7 +411,7 @@ func TestNotSavedAfterAPanic(t *testing.T) {
 		store.Break(k.Store)
 		putMap(t, s, "two", "2")
 		if err := <-k.done; err == nil {
-			t.Error("a store that panics is no error")
+			t.Error("Run returned no error after a panic of the store")
 		}
 		if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 0 {
 			t.Errorf("saved %v", files)

@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// BenchmarkMemory prints what a pod of many workloads costs, everything included (S2), without managedFields and with
-// them.
+// BenchmarkMemory prints the memory of a pod of many workloads, all overhead included (S2), without and with
+// managedFields.
 func BenchmarkMemory(b *testing.B) {
 	b.Run("pruned", func(b *testing.B) { memory(b, store.Content{}) })
 	b.Run("managedFields", func(b *testing.B) { memory(b, store.Content{ManagedFields: true}) })
@@ -66,7 +66,7 @@ func memory(b *testing.B, content store.Content) {
 	}
 }
 
-// BenchmarkGet reads a decoded object of the hot set (S6).
+// BenchmarkGet reads a decoded object from the hot set (S6).
 func BenchmarkGet(b *testing.B) {
 	s, keys := filled(b, 20_000)
 	defer s.Close()
@@ -88,7 +88,7 @@ func BenchmarkGet(b *testing.B) {
 	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
 }
 
-// BenchmarkGetCold decodes.
+// BenchmarkGetCold decodes the object in each read.
 func BenchmarkGetCold(b *testing.B) {
 	s, keys := filled(b, 20_000)
 	defer s.Close()
@@ -152,7 +152,7 @@ func BenchmarkListBucket(b *testing.B) {
 	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
 }
 
-// BenchmarkRelist lists 20,000 unchanged pods, scanned before (S5).
+// BenchmarkRelist lists 20,000 unchanged pods that the store has scanned before (S5).
 func BenchmarkRelist(b *testing.B) {
 	s, _ := filled(b, 20_000)
 	defer s.Close()
@@ -176,7 +176,7 @@ func BenchmarkRelist(b *testing.B) {
 	b.ReportMetric(float64(cpuTime()-start)/float64(n), "cpu-ns/obj")
 }
 
-// cpuTime is the time that this process has been computing: the machine may be shared.
+// cpuTime returns the processor time of this process. Elapsed time depends on the other users of the machine.
 func cpuTime() int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -241,7 +241,7 @@ func benchmarkApply(b *testing.B, raw func(i int) []byte) {
 	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
 }
 
-// BenchmarkStalls applies 5,000 updates in each second, and reads meanwhile: how long does one of them take (S8)?
+// BenchmarkStalls applies 5,000 updates a second beside readers and measures the slowest update (S8).
 func BenchmarkStalls(b *testing.B) {
 	const objects, rate = 20_000, 5 // per millisecond
 	for b.Loop() {

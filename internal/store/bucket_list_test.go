@@ -53,8 +53,8 @@ func withBuckets(t *testing.T, objects int) (*store.Store, source.Sink) {
 	return s, sink
 }
 
-// A bucket that is read has a list from the second read on. Each kind of change replaces it, and older snapshots keep
-// their version.
+// From the second read on, a bucket has a list. Each kind of change replaces it, and older snapshots keep their
+// version.
 func TestListOfBucket(t *testing.T) {
 	t.Parallel()
 	const objects = 200
@@ -121,7 +121,7 @@ func TestListOfBucket(t *testing.T) {
 	}
 }
 
-// A bucket that changes twice without a reader in between has no list any more.
+// A bucket that changes twice without a read in between drops its list.
 func TestListOfBucketCools(t *testing.T) {
 	t.Parallel()
 	s, sink := withBuckets(t, 100)
@@ -134,7 +134,7 @@ func TestListOfBucketCools(t *testing.T) {
 	}
 	versionsOf(s.Snapshot().Index("all", "all"))
 	if got := store.ListedRecords(s); got >= 100 {
-		t.Errorf("the first read after that fills a list: %d records", got)
+		t.Errorf("the first read after two changes fills a list: %d records", got)
 	}
 	checkBucket(t, s.Snapshot())
 }

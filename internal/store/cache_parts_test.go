@@ -129,7 +129,7 @@ func TestPlansOfMetadata(t *testing.T) {
 	}
 }
 
-// watches are the watches that a catalog starts and stops.
+// watches counts the watches that a catalog starts and stops.
 type watches struct{ started, stopped int }
 
 func (w *watches) start(*cacheEntry) context.CancelFunc {
@@ -137,7 +137,7 @@ func (w *watches) start(*cacheEntry) context.CancelFunc {
 	return func() { w.stopped++ }
 }
 
-// TestCatalogAlone: equal plans share a store, which goes some time after its last user.
+// TestCatalogAlone: equal plans share a store, which is removed some time after its last user.
 func TestCatalogAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestCatalogAlone(t *testing.T) {
 			t.Errorf("%d watches of two sets of namespaces", w.started)
 		}
 		if got := c.index.all()[podResource]; !slices.Equal(got, []*Store{a.store, b.store}) {
-			t.Errorf("%d stores are found", len(got))
+			t.Errorf("found %d stores", len(got))
 		}
 
 		pass := func(d time.Duration) {
@@ -182,20 +182,20 @@ func TestCatalogAlone(t *testing.T) {
 		c.release(a)
 		pass(time.Hour)
 		if w.stopped != 0 {
-			t.Error("a store in use has gone")
+			t.Error("a store in use is removed")
 		}
 		c.release(a)
 		pass(time.Minute - 1)
 		if acquire("a") != a {
-			t.Error("a store has gone before its time")
+			t.Error("a store is removed too early")
 		}
 		c.release(a)
 		pass(2 * time.Minute)
 		if w.stopped != 1 || len(c.index.all()[podResource]) != 1 {
-			t.Errorf("%d watches have ended, %d stores are found", w.stopped, len(c.index.all()[podResource]))
+			t.Errorf("%d watches have ended, found %d stores", w.stopped, len(c.index.all()[podResource]))
 		}
 		if acquire("a") == a {
-			t.Error("a store that has gone is found")
+			t.Error("a removed store is found")
 		}
 
 		never, released := func() bool { return false }, func() bool { return true }
@@ -207,7 +207,7 @@ func TestCatalogAlone(t *testing.T) {
 		}
 		for reason, err := range map[string]error{
 			"a handle that was released": second(c.rename(b, "c", released)),
-			"a store that has gone":      second(c.rename(a, "c", never)),
+			"a removed store":            second(c.rename(a, "c", never)),
 		} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("%s: %v", reason, err)
@@ -219,7 +219,7 @@ func TestCatalogAlone(t *testing.T) {
 			t.Errorf("%d watches have ended", w.stopped)
 		}
 		if _, err := c.acquire(&plan{scheme: scheme.Scheme}, create); !errors.Is(err, ErrClosed) {
-			t.Errorf("after the end: %v", err)
+			t.Errorf("after close: %v", err)
 		}
 	})
 }

@@ -23,10 +23,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// cluster serves one ConfigMap, and watches that bring nothing.
+// cluster serves one ConfigMap, and watches without events.
 type cluster struct {
 	mu      sync.Mutex
-	open    map[string]int // watches by path and query that tells them apart
+	open    map[string]int // open watches by path and the query parameters that distinguish them
 	changed chan struct{}
 	accepts []string
 }
@@ -55,7 +55,7 @@ func (c *cluster) note(r *http.Request, n int) {
 	c.changed = make(chan struct{})
 }
 
-// watches waits until that many watches are open.
+// watches waits until exactly these watches are open.
 func (c *cluster) watches(t *testing.T, want map[string]int) {
 	t.Helper()
 	deadline := time.After(testlimit.Wait)
@@ -120,7 +120,7 @@ func idleCache(t *testing.T, linger time.Duration) (*store.Cache, *cluster) {
 	return cache, c
 }
 
-// A store that cannot go on is served to nobody, and the cache says so.
+// A store whose watch fails for good is not served any more, and Run returns the error.
 func TestCacheWhoseWatchFails(t *testing.T) {
 	t.Parallel()
 	cache, _ := idleCache(t, -1)
@@ -134,7 +134,7 @@ func TestCacheWhoseWatchFails(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 	if stores := cache.Stores(corev1.SchemeGroupVersion.WithResource("configmaps")); len(stores) != 0 {
-		t.Errorf("%d stores are still served", len(stores))
+		t.Errorf("the cache still serves %d stores", len(stores))
 	}
 }
 
@@ -151,7 +151,7 @@ func TestCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	if one.Store != two.Store {
-		t.Error("two that ask for the same do not share a store")
+		t.Error("two equal requests do not share a store")
 	}
 	<-one.Synced()
 	if o, err := store.Of[corev1.ConfigMap](one.Store).Get(store.Key{Namespace: "ns", Name: "a"}); err != nil ||
@@ -182,7 +182,7 @@ func TestCache(t *testing.T) {
 	}
 	stop()
 	if _, err := cache.Acquire(configMapKind); !errors.Is(err, store.ErrClosed) {
-		t.Errorf("error %v after the end, want closed", err)
+		t.Errorf("error %v after Close, want closed", err)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestCacheLingers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if one.Store != two.Store {
-		t.Error("a store that was let go of for a moment was made anew")
+		t.Error("a store that was released for a moment is replaced")
 	}
 	two.Release()
 	stop()
@@ -223,14 +223,14 @@ func TestCacheEncodings(t *testing.T) {
 	}
 	cluster.watches(t, map[string]int{"/api/v1/configmaps?": 2})
 	if typed.Store == generic.Store {
-		t.Error("unstructured readers were given the store from protobuf")
+		t.Error("unstructured readers got the protobuf store")
 	}
 	again, err := cache.Acquire(configMapKind)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if again.Store != generic.Store {
-		t.Error("a typed reader does not share the store from JSON")
+		t.Error("a typed reader does not share the JSON store")
 	}
 	cluster.mu.Lock()
 	defer cluster.mu.Unlock()
@@ -247,17 +247,17 @@ func TestCacheErrors(t *testing.T) {
 		t.Errorf("error %v, want no match", err)
 	}
 	if _, err := store.AcquireFor[struct{}](cache); err == nil {
-		t.Error("a store for what is no API type")
+		t.Error("a store for a type outside the API")
 	}
 	if _, err := store.NewCache(store.CacheOptions{}); err == nil {
 		t.Error("a cache without a config")
 	}
 }
 
-// Readers ask for the stores of a resource with every read: it costs no lock and no allocation, and those that hold
-// most come first.
+// Stores is called with every read, so it takes no lock and allocates nothing. The stores with the most objects come
+// first.
 func TestCacheLookup(t *testing.T) { // not parallel: it counts allocations
-	cache, _ := idleCache(t, -1) // one that runs allocates beside what is counted
+	cache, _ := idleCache(t, -1) // a running cache would add allocations
 	var handles []*store.Handle
 	for _, options := range [][]source.Option{
 		{source.Labels("app=web")}, {source.Namespaces("ns")}, nil, {source.Namespaces("ns"), source.Labels("app=web")},
@@ -273,23 +273,23 @@ func TestCacheLookup(t *testing.T) { // not parallel: it counts allocations
 	got := found.In(cache, gvr)
 	if len(got) != 4 || got[0] != handles[2].Store || got[1] != handles[1].Store || got[2].Complete() ||
 		got[3].Complete() {
-		t.Errorf("%d stores, not in the order of what they hold", len(got))
+		t.Errorf("%d stores, or not in the order of their size", len(got))
 	}
 	cache.Stores(gvr)[0] = nil // a copy
 	if n := testing.AllocsPerRun(100, func() { got = cache.Lookup(gvr) }); n != 0 || got[0] == nil {
 		t.Errorf("%v allocations", n)
 	}
 	if n := testing.AllocsPerRun(100, func() { got = found.In(cache, gvr) }); n != 0 || got[0] == nil {
-		t.Errorf("%v allocations of who asks again and again", n)
+		t.Errorf("%v allocations of a caller that asks repeatedly", n)
 	}
 	handles[2].Release()
 	if again := found.In(cache, gvr); !slices.Equal(again, cache.Lookup(gvr)) {
-		t.Errorf("who asks again and again has %d stores, of which one was released", len(again))
+		t.Errorf("a caller that asks repeatedly gets %d stores, one of them released", len(again))
 	}
 	if got := cache.Lookup(gvr); len(got) != 3 || got[0] != handles[1].Store {
 		t.Errorf("%d stores after one was released", len(got))
 	}
 	if got := cache.Lookup(schema.GroupVersionResource{Resource: "pods"}); len(got) != 0 {
-		t.Errorf("%d stores of what nobody watches", len(got))
+		t.Errorf("%d stores of an unwatched resource", len(got))
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// idle is a cache that is not run.
+// idle returns a cache that does not run.
 func idle(t *testing.T, contents map[schema.GroupKind]store.Content) *store.Cache {
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -48,8 +48,8 @@ func open(t *testing.T, c *store.Cache, req store.Request) *store.Handle {
 
 func same(o any) (any, error) { return o, nil }
 
-// Two requests share a store where both are handed out the same.
-func TestWhichContentsShareAStore(t *testing.T) {
+// Two requests share a store if both get the same content from it.
+func TestContentsShareAStore(t *testing.T) {
 	t.Parallel()
 	note := "metadata.annotations[a.b/note]"
 	type content = store.Content
@@ -58,10 +58,10 @@ func TestWhichContentsShareAStore(t *testing.T) {
 		first, second store.Content
 		share         bool
 	}{
-		{"nothing is said", content{}, content{}, true},
-		{"managedFields are kept, or are not", content{ManagedFields: true}, content{}, false},
+		{"no content", content{}, content{}, true},
+		{"only one keeps managedFields", content{ManagedFields: true}, content{}, false},
 		{"both keep them", content{ManagedFields: true}, content{ManagedFields: true}, true},
-		{"one drops something", content{}, content{Drop: []string{"data"}}, false},
+		{"only one drops a field", content{}, content{Drop: []string{"data"}}, false},
 		{
 			"both drop the same, written in two ways",
 			content{Drop: []string{"data", note}},
@@ -73,14 +73,14 @@ func TestWhichContentsShareAStore(t *testing.T) {
 		{"both have the same transform", content{Transform: same}, content{Transform: same}, false},
 		{"metadata of whole objects", content{}, content{Metadata: true}, true},
 		{"whole objects of metadata", content{Metadata: true}, content{}, false},
-		{"metadata of objects that lack something else", content{Drop: []string{"data"}}, content{Metadata: true}, true},
-		{"metadata of objects that lack some of them", content{Drop: []string{"data", note}}, content{Metadata: true}, false},
+		{"metadata of objects that lack other fields", content{Drop: []string{"data"}}, content{Metadata: true}, true},
+		{"metadata of objects without some of it", content{Drop: []string{"data", note}}, content{Metadata: true}, false},
 		{"the same metadata", content{Drop: []string{"data", note}}, content{Metadata: true, Drop: []string{note}}, true},
 		{"metadata with managedFields of objects without", content{}, content{Metadata: true, ManagedFields: true}, false},
 		{"metadata without managedFields of objects with", content{ManagedFields: true}, content{Metadata: true}, false},
-		{"metadata of what is transformed", content{Transform: same}, content{Metadata: true}, false},
+		{"metadata of transformed objects", content{Transform: same}, content{Metadata: true}, false},
 		{
-			"what is dropped anyhow adds nothing",
+			"dropping a part of a dropped field changes nothing",
 			content{Metadata: true, Drop: []string{"data"}},
 			content{Metadata: true},
 			true,
@@ -92,18 +92,19 @@ func TestWhichContentsShareAStore(t *testing.T) {
 		if share := first.Store == second.Store; share != test.share {
 			t.Errorf("%s: shared: %v", test.reason, share)
 		}
-		elsewhere := []source.Option{source.Namespaces("x")}
+		otherScope := []source.Option{source.Namespaces("x")}
 		if third := open(t, c, store.Request{
 			Kind: secretKind, Content: test.second,
-			Options: elsewhere,
+			Options: otherScope,
 		}); third.Store == second.Store {
 			t.Errorf("%s: shared with one of another namespace", test.reason)
 		}
 	}
 }
 
-// Who announces whole objects is waited for by who wants the same metadata, and by nobody else.
-func TestExpectedContents(t *testing.T) {
+// A request for metadata waits for an announced store of whole objects with the same metadata. Other requests do not
+// wait.
+func TestAnnouncedContents(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		reason       string
@@ -120,13 +121,13 @@ func TestExpectedContents(t *testing.T) {
 		h := open(t, c, store.Request{Kind: secretKind, Content: test.asked})
 		got := h.Options().Content
 		if got.Metadata == test.share || (got.Transform != nil) != (test.asked.Transform != nil) {
-			t.Errorf("%s: given %+v", test.reason, got)
+			t.Errorf("%s: got %+v", test.reason, got)
 		}
 	}
 }
 
 // Stores that hold more of an object are read first.
-func TestStoresThatHoldMoreComeFirst(t *testing.T) {
+func TestStoresWithMoreContentComeFirst(t *testing.T) {
 	t.Parallel()
 	c := idle(t, nil)
 	metadata := open(t, c, store.Request{Kind: secretKind, Content: store.Content{Metadata: true}})
@@ -135,11 +136,11 @@ func TestStoresThatHoldMoreComeFirst(t *testing.T) {
 	some := open(t, c, store.Request{Kind: secretKind, Options: []source.Option{source.Labels("a=b")}})
 	got := c.Stores(schema.GroupVersionResource{Version: "v1", Resource: "secrets"})
 	if want := []*store.Store{whole.Store, less.Store, metadata.Store, some.Store}; !slices.Equal(got, want) {
-		t.Errorf("the order is another one")
+		t.Errorf("the store with more content is not first")
 	}
 }
 
-// What is said of a kind holds for all who ask for it, and what a request says is added to it.
+// The content of a kind holds for all its requests, and the content of a request is added to it.
 func TestContentsOfKinds(t *testing.T) {
 	t.Parallel()
 	c := idle(t, map[schema.GroupKind]store.Content{
@@ -155,12 +156,12 @@ func TestContentsOfKinds(t *testing.T) {
 	}
 	metadata := open(t, c, store.Request{Kind: secretKind, Content: store.Content{Metadata: true}})
 	if metadata.Store != secrets.Store {
-		t.Error("the transform of a kind is not shared with who wants its metadata")
+		t.Error("the transform of a kind is not shared with a request for metadata")
 	}
 	besides := store.Content{Drop: []string{"type"}, ManagedFields: true}
 	more := open(t, c, store.Request{Kind: secretKind, Content: besides})
 	if content := more.Options().Content; !slices.Equal(content.Drop, []string{"data", "type"}) || !content.ManagedFields {
-		t.Errorf("secrets without more: %+v", content)
+		t.Errorf("secrets without a content of the request: %+v", content)
 	}
 	acquired, err := store.AcquireFor[corev1.Pod](c)
 	if err != nil {
@@ -172,9 +173,9 @@ func TestContentsOfKinds(t *testing.T) {
 	}
 }
 
-// A path that the Go type of the kind shows to be wrong is told when the store is opened, and one that is malformed
-// when the cache is made.
-func TestContentsThatCannotBe(t *testing.T) {
+// A path that the Go type of the kind refutes fails when the store is opened. A malformed path fails when the cache is
+// made.
+func TestInvalidContents(t *testing.T) {
 	t.Parallel()
 	c := idle(t, nil)
 	for path, want := range map[string]string{
@@ -187,10 +188,10 @@ func TestContentsThatCannotBe(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", path, err, want)
 		}
 	}
-	// What a type does not have may be there all the same, in JSON.
-	h := open(t, c, store.Request{Kind: podKind, Content: store.Content{Drop: []string{"spec.ofTomorrow"}}})
+	// An object in JSON may have a field that the Go type lacks.
+	h := open(t, c, store.Request{Kind: podKind, Content: store.Content{Drop: []string{"spec.futureField"}}})
 	if strings.Contains(h.Options().Scope, "protobuf") {
-		t.Error("protobuf is watched, in which it could not be found")
+		t.Error("the watch uses protobuf, in which the field cannot be found")
 	}
 	_, err := store.NewCache(store.CacheOptions{
 		Config: &rest.Config{}, Contents: map[schema.GroupKind]store.Content{{Kind: "Pod"}: {Drop: []string{"a."}}},
@@ -200,8 +201,8 @@ func TestContentsThatCannotBe(t *testing.T) {
 	}
 }
 
-// What an earlier run has saved with more in it is removed, unless a store of this run has it.
-func TestSavedFilesThatHaveMoreAreRemoved(t *testing.T) {
+// A file that an earlier run saved with more content is removed, unless a store of this run uses it.
+func TestSavedFilesWithMoreContentAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -249,7 +250,7 @@ func TestSavedFilesThatHaveMoreAreRemoved(t *testing.T) {
 	<-h.Synced()
 	for _, name := range more {
 		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is there: %v", name, err)
+			t.Errorf("%s exists: %v", name, err)
 		}
 	}
 	for _, name := range stay {

@@ -38,7 +38,7 @@ func secret(version int, word string) *corev1.Secret {
 	return s
 }
 
-// sent is an object as a server sends it.
+// sent returns an object as a server sends it.
 func sent(t testing.TB, enc source.Encoding, o interface{ Marshal() ([]byte, error) }) *source.Object {
 	t.Helper()
 	raw, err := json.Marshal(o)
@@ -59,7 +59,7 @@ const lastApplied = "metadata.annotations[" + corev1.LastAppliedConfigAnnotation
 
 var withoutSecrets = store.Content{Drop: []string{"data", lastApplied}}
 
-// forms are how a secret can be read.
+// forms are the types that a secret can be read as.
 var forms = []reflect.Type{
 	reflect.TypeFor[corev1.Secret](), reflect.TypeFor[metav1.PartialObjectMetadata](),
 	reflect.TypeFor[unstructured.Unstructured](),
@@ -78,7 +78,7 @@ func TestContentCheck(t *testing.T) {
 	}{
 		{"nothing", store.Content{}, ""},
 		{"fields and keys", withoutSecrets, ""},
-		{"what is never kept", store.Content{Drop: []string{"metadata.managedFields"}}, ""},
+		{"a field that is never kept", store.Content{Drop: []string{"metadata.managedFields"}}, ""},
 		{"exceptions", withoutData, ""},
 		{"exceptions from nothing", store.Content{Keep: kubeconfigs}, "Drop names no fields"},
 		{"malformed", store.Content{Drop: []string{"data."}}, "malformed path"},
@@ -100,9 +100,9 @@ func TestContentCheck(t *testing.T) {
 	}
 }
 
-// What is dropped is nowhere: not in the record, not in what is decoded of it, not in the answer of an own write that
-// is laid over, not in an object that could not be read, and not on disk.
-func TestDroppedFieldsAreNowhere(t *testing.T) {
+// A dropped field is absent from the record, from decoded objects, and from an overlaid answer to an own write. It is
+// also absent from quarantined objects and from the disk.
+func TestDroppedFieldsAreAbsent(t *testing.T) {
 	t.Parallel()
 	for _, enc := range []source.Encoding{source.JSON, source.Protobuf} {
 		s := secrets(t, withoutSecrets)
@@ -154,7 +154,7 @@ func TestDroppedFieldsAreNowhere(t *testing.T) {
 		}
 		raw, err := os.ReadFile(files[0])
 		if err != nil || bytes.Contains(raw, []byte("hunter")) || bytes.Contains(raw, []byte("aHVudGVy")) {
-			t.Errorf("%v: the file has it, %v", enc, err)
+			t.Errorf("%v: the file has the dropped field, %v", enc, err)
 		}
 		nothing := secret(8, "hunter5")
 		nothing.Data, nothing.Annotations = nil, nil
@@ -162,21 +162,21 @@ func TestDroppedFieldsAreNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		if rec, _ := s.Get(store.Key{Namespace: "team-a", Name: "db"}); rec.Dropped() != nil {
-			t.Errorf("%v: %q was dropped of nothing", enc, rec.Dropped())
+			t.Errorf("%v: a store without a content reports %q as dropped", enc, rec.Dropped())
 		}
 	}
 }
 
-// What could not be read is set aside without what is dropped, or without its bytes.
-func TestQuarantineHasNothingThatIsDropped(t *testing.T) {
+// An object that cannot be read is quarantined without the dropped fields, or without its bytes.
+func TestQuarantineLacksDroppedFields(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ reason, raw, want string }{
 		{
-			"it can be cut", `{"metadata":{"name":7},"data":"hunter2","type":"Opaque"}`,
+			"the field can be cut out", `{"metadata":{"name":7},"data":"hunter2","type":"Opaque"}`,
 			`{"metadata":{"name":7},"type":"Opaque"}`,
 		},
-		{"it is malformed", `{"metadata":{"name":"db"},"data":"hunter2`, ``},
-		{"it is no object", `["hunter2"]`, ``},
+		{"malformed JSON", `{"metadata":{"name":"db"},"data":"hunter2`, ``},
+		{"no JSON object", `["hunter2"]`, ``},
 	} {
 		s := secrets(t, withoutSecrets)
 		sink := s.Sink("")
@@ -188,15 +188,15 @@ func TestQuarantineHasNothingThatIsDropped(t *testing.T) {
 		})
 		q := s.Quarantined()
 		if len(q) != 1 || string(q[0].Raw) != test.want {
-			t.Errorf("%s: set aside is %q, want %q", test.reason, q[0].Raw, test.want)
+			t.Errorf("%s: quarantined is %q, want %q", test.reason, q[0].Raw, test.want)
 		}
 		c.Close()
 	}
 }
 
-// An object with a list on the way of a path is not kept, rather than kept with what should be dropped. Its deletion
-// is believed.
-func TestAListOnTheWayOfAPath(t *testing.T) {
+// An object with a list on the path of a dropped field is refused, since the field cannot be cut out. Its deletion is
+// applied.
+func TestListOnThePathOfADroppedField(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{Content: store.Content{Drop: []string{"spec.items.secret"}}})
 	sink := s.Sink("")
@@ -204,23 +204,23 @@ func TestAListOnTheWayOfAPath(t *testing.T) {
 	list(t, sink, 5, x)
 	rec, _ := s.Get(x.key())
 	if strings.Contains(string(rec.Raw()), "hunter2") || !strings.Contains(string(rec.Raw()), `"items":{"rest":1}`) {
-		t.Errorf("kept is %s", rec.Raw())
+		t.Errorf("the store has %s", rec.Raw())
 	}
 	x.version, x.more = 6, `,"spec":{"items":[{"secret":"hunter2"}]}`
 	if err := sink.Apply(source.Modified, x.object()); err == nil || !strings.Contains(err.Error(), "it is a list") {
 		t.Errorf("error %v", err)
 	}
 	if err := sink.Apply(source.Deleted, x.object()); err != nil || s.Len() != 0 {
-		t.Errorf("after its deletion there are %d, error %v", s.Len(), err)
+		t.Errorf("after its deletion there are %d objects, error %v", s.Len(), err)
 	}
 }
 
-// With a content that is malformed nothing is kept.
-func TestNothingIsKeptWithoutKnowingWhat(t *testing.T) {
+// A store with a malformed content accepts no object.
+func TestMalformedContentAcceptsNothing(t *testing.T) {
 	t.Parallel()
 	for _, s := range []*store.Store{
 		newStore(t, store.Options{Content: store.Content{Drop: []string{"data."}}}),
-		newStore(t, store.Options{ // in protobuf, where it cannot be found
+		newStore(t, store.Options{ // in protobuf, where the field cannot be found
 			Content: store.Content{Drop: []string{"spec.nothing"}}, Kind: podKind, Scheme: scheme.Scheme,
 		}),
 	} {
@@ -230,12 +230,12 @@ func TestNothingIsKeptWithoutKnowingWhat(t *testing.T) {
 		}
 		err := s.Sink("").Apply(source.Added, sent(t, enc, secret(5, "hunter2")))
 		if err == nil || s.Len() > 0 {
-			t.Errorf("%v: it is kept, error %v", enc, err)
+			t.Errorf("%v: the object is accepted, error %v", enc, err)
 		}
 	}
 }
 
-// managedFields are kept where that is asked for, and what differs in them only is a change then, and no change else.
+// managedFields are kept if the content asks for them. Only then does a difference in them count as a change.
 func TestManagedFields(t *testing.T) {
 	t.Parallel()
 	for _, enc := range []source.Encoding{source.JSON, source.Protobuf} {
@@ -283,7 +283,7 @@ func TestManagedFields(t *testing.T) {
 	}
 }
 
-// A transform is run on what is decoded, for all readers alike, and not on what is kept.
+// A transform runs once for each decoded object, and the stored bytes are not transformed.
 func TestTransform(t *testing.T) {
 	t.Parallel()
 	for _, enc := range []source.Encoding{source.JSON, source.Protobuf} {
@@ -293,7 +293,7 @@ func TestTransform(t *testing.T) {
 			m := o.(metav1.Object)
 			m.SetAnnotations(map[string]string{"seen": "true"})
 			if p, ok := o.(*metav1.PartialObjectMetadata); ok {
-				return p.DeepCopy(), nil // another one of the type
+				return p.DeepCopy(), nil // another object of the type
 			}
 			return o, nil
 		}})
@@ -318,7 +318,7 @@ func TestTransform(t *testing.T) {
 			}
 		}
 		if kept, err := rec.AppendJSON(nil); err != nil || strings.Contains(string(kept), "seen") {
-			t.Errorf("%v: kept is %s, %v", enc, kept, err)
+			t.Errorf("%v: stored is %s, %v", enc, kept, err)
 		}
 	}
 }
@@ -351,7 +351,7 @@ func TestTransformThatFails(t *testing.T) {
 	}
 }
 
-// A file of another content is of no use: it lacks what is to be there, or has what is not.
+// A file of another content is not loaded: it lacks wanted fields or has dropped ones.
 func TestAFileOfAnotherContentIsNotLoaded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -373,13 +373,13 @@ func TestAFileOfAnotherContentIsNotLoaded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if rec, _ := s.Get(store.Key{Namespace: "team-a", Name: "db"}); rec.Version() != fmt.Sprint(5+i) {
-			t.Errorf("content %d was given version %s", i, rec.Version())
+			t.Errorf("content %d has version %s", i, rec.Version())
 		}
 		files, err := filepath.Glob(filepath.Join(dir, "*.store"))
 		if err != nil || len(files) != len(contents) {
 			t.Errorf("files %v, %v", files, err)
 		}
-		for _, file := range files { // whatever it is called
+		for _, file := range files { // whatever its name
 			alone := t.TempDir()
 			raw, err := os.ReadFile(file)
 			if err != nil {
@@ -396,20 +396,20 @@ func TestAFileOfAnotherContentIsNotLoaded(t *testing.T) {
 	}
 }
 
-// An own patch whose answer may have somebody else's change in what is dropped is not taken for an echo.
-func TestEchoesOfWhatIsCut(t *testing.T) {
+// The answer to an own patch may include a foreign change of a dropped field. It therefore does not count as an echo.
+func TestEchoesWithDroppedFields(t *testing.T) {
 	t.Parallel()
 	k := store.Key{Namespace: "ns", Name: "a"}
 	for _, tc := range []struct {
 		reason        string
 		locked        bool
-		before, after string // what is dropped
+		before, after string // dropped fields
 		want          []string
 	}{
 		{"nothing is dropped", false, "", "", nil},
-		{"somebody has changed it, perhaps", false, `,"data":{"a":"b"}`, `,"data":{"a":"b"}`, []string{"MODIFIED ns/a@10<5"}},
-		{"somebody has added it", false, "", `,"data":{"a":"b"}`, []string{"MODIFIED ns/a@10<5"}},
-		{"nobody can have changed it", true, `,"data":{"a":"b"}`, `,"data":{"a":"b"}`, nil},
+		{"it may have changed", false, `,"data":{"a":"b"}`, `,"data":{"a":"b"}`, []string{"MODIFIED ns/a@10<5"}},
+		{"another client has added it", false, "", `,"data":{"a":"b"}`, []string{"MODIFIED ns/a@10<5"}},
+		{"no other client can have changed it", true, `,"data":{"a":"b"}`, `,"data":{"a":"b"}`, nil},
 	} {
 		s := newStore(t, store.Options{Namespaced: true, Content: store.Content{Drop: []string{"data"}}})
 		sink := s.Sink("")

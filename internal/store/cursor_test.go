@@ -90,7 +90,7 @@ func TestSlowSubscriberCostsPerKey(t *testing.T) {
 		got += len(drain(fast))
 	}
 	if got != keys*rounds {
-		t.Errorf("the other subscriber was given %d events, want each of %d", got, keys*rounds)
+		t.Errorf("the other subscriber got %d events, want each of %d", got, keys*rounds)
 	}
 	entries, folded := store.Backlog(slow)
 	if entries > 2*store.MaxLag || folded > keys {
@@ -106,7 +106,7 @@ func TestSlowSubscriberCostsPerKey(t *testing.T) {
 	}
 	for _, x := range things {
 		if last[x.key()] != fmt.Sprint(x.version) {
-			t.Errorf("%s: it has %s, want the latest %d", x.name, last[x.key()], x.version)
+			t.Errorf("%s: got %s last, want %d", x.name, last[x.key()], x.version)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestFoldedBoundaries(t *testing.T) {
 		do     func(t *testing.T, sink source.Sink)
 		want   []string
 	}{
-		{"changes become one, from what was given", func(t *testing.T, sink source.Sink) {
+		{"changes become one, from the last delivered state", func(t *testing.T, sink source.Sink) {
 			apply(t, sink, source.Modified, obj("a", "u1", 10))
 			apply(t, sink, source.Modified, obj("a", "u1", 11))
 		}, []string{"MODIFIED ns/a@11<5"}},
@@ -131,15 +131,15 @@ func TestFoldedBoundaries(t *testing.T) {
 			apply(t, sink, source.Added, obj("a", "u9", 12))
 			apply(t, sink, source.Modified, obj("a", "u9", 13))
 		}, []string{"DELETED ns/a@11<5", "ADDED ns/a@13"}},
-		{"also of the same uid, which left a selector and came back", func(t *testing.T, sink source.Sink) {
+		{"also of the same uid that left a selector and came back", func(t *testing.T, sink source.Sink) {
 			apply(t, sink, source.Deleted, obj("a", "u1", 11))
 			apply(t, sink, source.Added, obj("a", "u1", 12))
 		}, []string{"DELETED ns/a@11<5", "ADDED ns/a@12"}},
-		{"what came and went was never there", func(t *testing.T, sink source.Sink) {
+		{"an object that came and went is not delivered", func(t *testing.T, sink source.Sink) {
 			apply(t, sink, source.Added, obj("b", "u2", 11))
 			apply(t, sink, source.Deleted, obj("b", "u2", 12))
 		}, nil},
-		{"of several incarnations the given one's end and the last one", func(t *testing.T, sink source.Sink) {
+		{"of several incarnations the end of the delivered one and the last one", func(t *testing.T, sink source.Sink) {
 			apply(t, sink, source.Deleted, obj("a", "u1", 11))
 			apply(t, sink, source.Added, obj("a", "u2", 12))
 			apply(t, sink, source.Deleted, obj("a", "u2", 13))
@@ -158,7 +158,7 @@ func TestFoldedBoundaries(t *testing.T) {
 			tc.do(t, sink)
 			store.Fold(c, 0)
 			var got []store.Event
-			for { // one at a time: boundaries survive the smallest take
+			for { // one event at a time: deletion and addition stay apart even in the smallest take
 				e := c.Take(1)
 				if len(e) == 0 {
 					break
@@ -218,7 +218,7 @@ func TestWakeAndCloseFromHandler(t *testing.T) {
 	c = s.Subscribe(store.SubscribeOptions{Wake: func() {
 		woken++
 		if len(c.Take(10)) != 0 {
-			c.Close() // leaves from inside its own handler
+			c.Close() // closes the cursor from its own handler
 		}
 	}})
 	drain(c)
@@ -231,7 +231,7 @@ func TestWakeAndCloseFromHandler(t *testing.T) {
 	drain(p)
 	apply(t, sink, source.Added, obj("c", "u3", 12))
 	if got := len(drain(p)); got != 1 {
-		t.Errorf("a subscriber whose wake function panics was given %d events", got)
+		t.Errorf("a subscriber whose wake function panics got %d events", got)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestResync(t *testing.T) {
 		for time.Since(start) < 2*time.Hour-time.Second {
 			<-wake
 			n := 0
-			version++ // something changes just before each step: it has to come first
+			version++ // an object changes just before each step: the change has to come first
 			things[0].version = version
 			apply(t, sink, source.Modified, things[0])
 			for i, e := range drain(c) {
@@ -327,7 +327,7 @@ func TestResync(t *testing.T) {
 			}
 		}
 		if largest > 40 {
-			t.Errorf("%d of 200 objects at once: they are not spread", largest)
+			t.Errorf("%d of 200 objects at once: the resync is not spread", largest)
 		}
 	})
 }

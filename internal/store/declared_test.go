@@ -16,7 +16,8 @@ import (
 
 func nameOf(cm *corev1.ConfigMap) []string { return []string{cm.Name} }
 
-// TestDeclareIndex: every store of the kind has the index, whenever it was opened, and the cache watches the kind.
+// TestDeclareIndex: every store of the kind has the index, whether opened before or after the declaration, and the
+// cache watches the kind.
 func TestDeclareIndex(t *testing.T) {
 	t.Parallel()
 	c, server := idleCache(t, -1)
@@ -103,7 +104,7 @@ func TestDeclareIndexMistakes(t *testing.T) {
 	}
 }
 
-// TestAwaitIndexesEnds: a wait for an index ends with its context, and there is nothing to wait for without indexes.
+// TestAwaitIndexesEnds: AwaitIndexes ends with its context, and returns at once without declared indexes.
 func TestAwaitIndexesEnds(t *testing.T) {
 	t.Parallel()
 	c, _ := idleCache(t, -1)

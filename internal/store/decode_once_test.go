@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// counted is a type that counts how often it is decoded, and waits for the test meanwhile.
+// counted counts how often it is decoded, and blocks decoding until the test releases it.
 type counted struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta `json:"metadata"`
@@ -38,7 +38,7 @@ func (c *counted) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*plain)(c))
 }
 
-// Readers that want the same object at the same time wait for one of them to decode it, and are given the same.
+// Concurrent readers of one object wait for a single decoding and get the same result.
 func TestConcurrentReadersDecodeOnce(t *testing.T) {
 	for _, hot := range []int64{0, -1} {
 		decoding.count.Store(0)
@@ -58,7 +58,7 @@ func TestConcurrentReadersDecodeOnce(t *testing.T) {
 
 		failed := errors.New("not now")
 		decoding.gate <- failed
-		decoding.gate <- failed // what the fast decoder refuses the other one has to see
+		decoding.gate <- failed // the fallback decoder decodes again if the fast one fails
 		if _, err := As[counted](r); !errors.Is(err, failed) {
 			t.Fatalf("error: %v", err)
 		}
@@ -76,7 +76,7 @@ func TestConcurrentReadersDecodeOnce(t *testing.T) {
 				}
 			})
 		}
-		<-decoding.begun // one decodes; all others come before it has finished, or after
+		<-decoding.begun // one reader decodes; the others arrive before or after its end
 		decoding.gate <- nil
 		all.Wait()
 		if n := decoding.count.Load(); n != 3 {
@@ -84,7 +84,7 @@ func TestConcurrentReadersDecodeOnce(t *testing.T) {
 		}
 		for _, o := range got {
 			if o != got[0] {
-				t.Error("readers were given different objects")
+				t.Error("readers got different objects")
 			}
 		}
 	}

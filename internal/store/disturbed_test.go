@@ -24,8 +24,8 @@ import (
 )
 
 // TestDisturbedCache opens, releases and moves stores in random order while objects change and requests fail. At rest
-// every handle shows what the server has, each subscriber was told exactly that, nothing is watched that nobody wants,
-// and what is wanted is watched once.
+// every handle shows what the server has, and each subscriber got exactly those changes. Each wanted scope is watched
+// once, and no other scope is watched.
 func TestDisturbedCache(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 10, func(t *testing.T, seed uint64) {
@@ -41,9 +41,9 @@ func TestDisturbedCache(t *testing.T) {
 	})
 }
 
-// coverage is what a store is to have.
+// coverage is what a store should have.
 type coverage struct {
-	namespaces []string // none: all
+	namespaces []string // empty: all
 	red, moved bool
 }
 
@@ -92,7 +92,7 @@ func (p *disturbedCache) play(dir string) {
 		p.t.Fatal(err)
 	}
 	if p.rnd.IntN(2) == 0 {
-		p.open() // before it runs
+		p.open() // before the cache runs
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -114,7 +114,7 @@ func (p *disturbedCache) play(dir string) {
 		if n := server.Log().Open(apiserver.Match{}); n != 0 {
 			p.t.Errorf("%d requests are open", n)
 		}
-	} else { // at any moment
+	} else { // at a random moment
 		p.step()
 	}
 	cancel()
@@ -229,7 +229,7 @@ func (p *disturbedCache) fault() {
 func (p *disturbedCache) change() {
 	ns, name := string('a'+rune(p.rnd.IntN(3))), fmt.Sprint("o", p.rnd.IntN(5))
 	if p.rnd.IntN(3) == 0 {
-		_ = p.server.Remove(savedMaps, ns, name) // unless there is none
+		_ = p.server.Remove(savedMaps, ns, name) // an error means that there is no such object
 		return
 	}
 	cm := &corev1.ConfigMap{
@@ -244,11 +244,11 @@ func (p *disturbedCache) change() {
 	}
 }
 
-// atRest ends the faults and looks whether everything is as it should be.
+// atRest ends the faults and compares the handles, the subscribers and the watches with the server.
 func (p *disturbedCache) atRest() {
 	p.t.Helper()
 	p.server.ClearFaults()
-	p.settle(time.Hour) // beyond the life of a watch that meets its fault to the end
+	p.settle(time.Hour) // longer than a watch with a fault can live
 	all, err := p.server.Objects(savedMaps)
 	if err != nil {
 		p.t.Fatal(err)
@@ -268,7 +268,7 @@ func (p *disturbedCache) atRest() {
 			have[r.Key().String()] = watchtest.StateOf(r)
 		}
 		recording := c.rec.Recording()
-		recording.Filtered = cover.red || cover.moved // objects may leave and come back
+		recording.Filtered = cover.red || cover.moved // objects may leave the selector and come back
 		folded, violations := recording.Check()
 		for _, v := range violations {
 			p.t.Errorf("%s of %p, %+v: %v", recording.Name, c.Store, cover, v)

@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// drainings are the ways in which a drainer gets a goroutine. run makes it drain until the test ends.
+// drainings are the ways in which a drainer gets a goroutine. run lets it drain until the test ends.
 var drainings = []struct {
 	name string
 	run  func(t *testing.T, s *store.Store, opt store.DrainOptions) *store.Drainer
@@ -50,7 +50,7 @@ var drainings = []struct {
 		opt.Wake = func() {
 			select {
 			case wake <- struct{}{}:
-			default: // it will look anyway
+			default: // it drains anyway
 			}
 		}
 		d := s.Drain(opt)
@@ -70,7 +70,7 @@ var drainings = []struct {
 	}},
 }
 
-func TestDrainGivesAllInOrder(t *testing.T) {
+func TestDrainDeliversAllInOrder(t *testing.T) {
 	t.Parallel()
 	for _, way := range drainings {
 		t.Run(way.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestDrainGivesAllInOrder(t *testing.T) {
 				for version := 10; version < 60; version++ {
 					apply(t, sink, source.Modified, obj("a", "u1", version))
 					if version%7 == 0 {
-						synctest.Wait() // it is idle, and is woken again
+						synctest.Wait() // the drainer is idle and is woken again
 					}
 					want = append(want, fmt.Sprintf("MODIFIED ns/a@%d<%d", version, max(5, version-1)))
 				}
@@ -113,20 +113,20 @@ func TestDrainGivesAllInOrder(t *testing.T) {
 	}
 }
 
-func TestDrainFoldsWhatASlowConsumerHasNotTaken(t *testing.T) {
+func TestDrainFoldsForSlowConsumer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t, store.Options{})
 		sink := s.Sink("")
 		list(t, sink, 9, obj("a", "u1", 5))
-		var given int
+		var delivered int
 		var last string
 		slow := make(chan struct{})
 		d := drainings[0].run(t, s, store.DrainOptions{Consume: func(events []store.Event) bool {
 			<-slow
 			for _, e := range events {
 				if e.Object != nil {
-					given, last = given+1, e.Object.Version()
+					delivered, last = delivered+1, e.Object.Version()
 				}
 			}
 			return true
@@ -136,17 +136,17 @@ func TestDrainFoldsWhatASlowConsumerHasNotTaken(t *testing.T) {
 			apply(t, sink, source.Modified, obj("a", "u1", version))
 		}
 		if lag := d.Lag(); lag > 2*store.MaxLag {
-			t.Errorf("%d changes wait, want them folded", lag)
+			t.Errorf("%d changes are pending, want them folded", lag)
 		}
 		close(slow)
 		synctest.Wait()
-		if given > 3*store.MaxLag || last != fmt.Sprint(9+changes) {
-			t.Errorf("%d events, the last of version %s, want few and version %d", given, last, 9+changes)
+		if delivered > 3*store.MaxLag || last != fmt.Sprint(9+changes) {
+			t.Errorf("%d events, the last of version %s, want few and version %d", delivered, last, 9+changes)
 		}
 	})
 }
 
-func TestDrainEndsWhenItsConsumerWantsNoMore(t *testing.T) {
+func TestDrainEndsWhenItsConsumerStops(t *testing.T) {
 	t.Parallel()
 	for _, way := range drainings {
 		t.Run(way.name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestDrainEndsWhenItsConsumerWantsNoMore(t *testing.T) {
 	}
 }
 
-func TestDrainRunSaysWhyItEnded(t *testing.T) {
+func TestDrainRunReturnsItsCause(t *testing.T) {
 	t.Parallel()
 	errStop := errors.New("stop")
 	tests := []struct {
@@ -189,7 +189,7 @@ func TestDrainRunSaysWhyItEnded(t *testing.T) {
 			"the store is closed", func(s *store.Store, _ *store.Drainer, _ context.CancelCauseFunc) { s.Close() }, true,
 			store.ErrClosed,
 		},
-		{"the consumer wants no more", func(*store.Store, *store.Drainer, context.CancelCauseFunc) {}, false, nil},
+		{"the consumer returns false", func(*store.Store, *store.Drainer, context.CancelCauseFunc) {}, false, nil},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestDrainOutlivesABrokenConsumer(t *testing.T) {
 	tests := []struct {
 		reason string
 		opt    store.DrainOptions
-		want   string // of the panic; empty: the end of the goroutine
+		want   string // of the panic; empty if the goroutine ends
 	}{
 		{"a panic", store.DrainOptions{Consume: func([]store.Event) bool { panic("broken") }}, "broken"},
 		{
@@ -253,17 +253,17 @@ func TestDrainOutlivesABrokenConsumer(t *testing.T) {
 				if n := s.Stats().Subscribers; n != 0 {
 					t.Errorf("%d subscribers are left", n)
 				}
-				apply(t, sink, source.Modified, obj("a", "u1", 10)) // the store goes on
+				apply(t, sink, source.Modified, obj("a", "u1", 10)) // the store still works
 				synctest.Wait()
 				if len(reasons) != 1 {
-					t.Errorf("it was told %d times", len(reasons))
+					t.Errorf("Failed was called %d times", len(reasons))
 				}
 			})
 		})
 	}
 }
 
-// firstLine is the value of a panic without the stack; empty for no panic.
+// firstLine returns the value of a panic without the stack, and "" without a panic.
 func firstLine(panicked error) string {
 	if panicked == nil {
 		return ""
@@ -272,7 +272,7 @@ func firstLine(panicked error) string {
 	return line
 }
 
-// TestDrainBreaksInline: a panic of a consumer on the goroutine that fills the store does not reach that.
+// TestDrainBreaksInline: a panic of an inline consumer does not reach the goroutine that fills the store.
 func TestDrainBreaksInline(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{})
@@ -299,8 +299,8 @@ func TestDrainBreaksInline(t *testing.T) {
 	}
 }
 
-// TestDrainMissesNoWake: a wake that comes between the last look and the rest of a drainer is not lost, or it would
-// sleep for ever.
+// TestDrainMissesNoWake: a wake between the last look of a drainer and its sleep is not lost. Otherwise the drainer
+// would sleep for ever.
 func TestDrainMissesNoWake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -320,12 +320,13 @@ func TestDrainMissesNoWake(t *testing.T) {
 		}
 		synctest.Wait()
 		if last != fmt.Sprint(until) {
-			t.Errorf("it was given version %s last, want %d", last, until)
+			t.Errorf("it got version %s last, want %d", last, until)
 		}
 	})
 }
 
-// TestDrainBeginsNothingAfterClose: who waits for the owner after Close has waited for all.
+// TestDrainBeginsNothingAfterClose: a drainer starts no goroutine after Close, so the owner can wait for all of them
+// after it.
 func TestDrainBeginsNothingAfterClose(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{})

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// A store is filled by a source, read through views, and followed with cursors.
+// A source fills a store, views read it, and cursors follow it.
 func Example() {
 	s := store.New(store.Options{
 		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"),
@@ -19,7 +19,7 @@ func Example() {
 	})
 	defer s.Close()
 
-	// What a source does; in a program: source.New(source.Config{...}, s.Sink) and Run.
+	// A source does this. A program calls source.New(source.Config{...}, s.Sink) and Run.
 	sink := s.Sink("")
 	initial := sink.Replace()
 	_ = initial.Put(
@@ -50,8 +50,8 @@ func Example() {
 	// SYNCED
 }
 
-// A drainer follows a store: what is there, then what changes, batch by batch. Run drains on the goroutine of the
-// caller; with an Owner the drainer begins a goroutine of its own when there is something to take.
+// A drainer follows a store in batches: first the present objects, then the changes. Run drains on the caller's
+// goroutine. With an Owner, the drainer starts a goroutine when there are events to take.
 func ExampleStore_Drain() {
 	s := store.New(store.Options{})
 	defer s.Close()
@@ -74,7 +74,7 @@ func ExampleStore_Drain() {
 	// <nil>
 }
 
-// An index of your own is added over the objects of a view, at any time.
+// A program can add an index over the objects of a view at any time.
 func ExampleIndexBy() {
 	s := store.New(store.Options{})
 	defer s.Close()
@@ -88,7 +88,7 @@ func ExampleIndexBy() {
 	// Output: ns/web-0
 }
 
-// A cache makes stores on demand; all that ask for the same objects share one watch.
+// A cache makes stores on demand. Requests for the same objects share one watch.
 func ExampleCache() {
 	cache, err := store.NewCache(store.CacheOptions{Config: &rest.Config{Host: "http://127.0.0.1:1"}})
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// MaxLag is when a cursor is folded.
+// MaxLag is the lag at which a cursor is folded.
 const MaxLag = maxLag
 
-// Fold makes a cursor slow: what it has not taken is folded per key, down to left entries of the log.
+// Fold makes a cursor slow. It folds the pending events per key, down to left entries of the log.
 func Fold(c *Cursor, left uint64) { c.fold(left) }
 
-// Backlog returns how many entries of the log, and how many folded keys, wait for a cursor.
+// Backlog returns how many log entries, and how many folded keys, are pending for a cursor.
 func Backlog(c *Cursor) (entries, folded int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -24,10 +24,10 @@ func Backlog(c *Cursor) (entries, folded int) {
 	return n, c.late.len()
 }
 
-// Begin is what a wake does to a drainer with an owner. It says whether that has begun a goroutine.
+// Begin wakes a drainer that has an owner. It reports whether that started a goroutine.
 func Begin(d *Drainer) bool { return d.begin() }
 
-// LedgerSize returns how many own writes are remembered.
+// LedgerSize returns how many own writes the ledger remembers.
 func LedgerSize(s *Store) (n int) {
 	s.ownWrites.ledger.mu.Lock()
 	defer s.ownWrites.ledger.mu.Unlock()
@@ -47,7 +47,7 @@ func Hot(s *Store) (entries int, bytes int64) {
 	return len(s.codec.hot.ring), s.codec.hot.bytes
 }
 
-// Locked says whether somebody, such as the caller, has the writer's lock.
+// Locked reports whether the writer's lock is held, even by the caller.
 func Locked(s *Store) bool {
 	if !s.publisher.mu.TryLock() {
 		return true
@@ -56,7 +56,7 @@ func Locked(s *Store) bool {
 	return false
 }
 
-// HotLocked says whether somebody, such as the caller, has the lock of the hot set.
+// HotLocked reports whether the lock of the hot set is held, even by the caller.
 func HotLocked(s *Store) bool {
 	if !s.codec.hot.mu.TryLock() {
 		return true
@@ -65,7 +65,7 @@ func HotLocked(s *Store) bool {
 	return false
 }
 
-// IsHot says whether an object is in the hot set.
+// IsHot reports whether an object is in the hot set.
 func IsHot(s *Store, k Key) bool {
 	r, ok := s.Get(k)
 	if !ok {
@@ -88,13 +88,13 @@ func ReadSaved(r io.Reader, identity string) error {
 	})
 }
 
-// HasFacets says whether labels are found by their facets.
+// HasFacets reports whether labels are found by their facets.
 func HasFacets(s *Store) bool {
 	x := s.publisher.current().base.facets[byLabel]
 	return x != nil && !x.building
 }
 
-// FileName is that of the file that a store is saved in.
+// FileName returns the name of the file that a store is saved in.
 func FileName(s *Store) string { return s.opt.fileName() }
 
 // MaxListed bounds ListedRecords.

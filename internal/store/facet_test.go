@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// TestManyShapes: the built-in indexes give the same before and after they are backed by facets, and while objects
-// come, change their labels and go.
+// TestManyShapes: the built-in indexes give the same results before and after they get facets, and while objects are
+// added, relabelled and deleted.
 func TestManyShapes(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{Namespaced: true})
@@ -33,7 +33,7 @@ func TestManyShapes(t *testing.T) {
 	list(t, sink, 1000, things...)
 	check := func(when string) {
 		t.Helper()
-		for range 2 { // the first look makes the facets
+		for range 2 { // the first read makes the facets
 			snap := s.Snapshot()
 			color, ns, owner := []string{}, []string{}, []string{}
 			for i, x := range want {
@@ -84,7 +84,7 @@ func TestManyShapes(t *testing.T) {
 	check("after changes and own writes")
 }
 
-// Facets are made in one go however many shapes come and go meanwhile, and of nothing twice.
+// Facets are made in one go while shapes come and go, and no object is in them twice.
 func TestFacetsAreMadeWhileShapesChange(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{Namespaced: true})
@@ -123,11 +123,11 @@ func TestFacetsAreMadeWhileShapesChange(t *testing.T) {
 		}
 	})
 	<-running
-	for range s.Snapshot().Index(store.IndexLabel, "color=red") { // makes them
+	for range s.Snapshot().Index(store.IndexLabel, "color=red") { // makes the facets
 		break
 	}
 	if !store.HasFacets(s) {
-		t.Error("the first who asks does not make the facets")
+		t.Error("the first read does not make the facets")
 	}
 	close(done)
 	wg.Wait()

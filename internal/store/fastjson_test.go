@@ -43,7 +43,7 @@ func TestFastDecoderAgrees(t *testing.T) {
 			fill.Fill(o)
 			raw, err := json.Marshal(o)
 			if err != nil {
-				continue // a random value that has no JSON
+				continue // a random value without a JSON form
 			}
 			var d jsonDecoder
 			got, want := reflect.New(typ).Interface(), reflect.New(typ).Interface()

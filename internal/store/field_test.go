@@ -25,22 +25,22 @@ func TestFieldsOfOwnWrites(t *testing.T) {
 		kind     schema.GroupVersionKind
 		fields   map[string]store.FieldValue
 		selector string
-		object   string // members behind metadata
+		object   string // members after metadata
 		want     store.PutResult
 	}{
 		{"the name of any kind", widget, nil, "metadata.name=a", ``, store.Overlaid},
 		{"the namespace of any kind", widget, nil, "metadata.namespace!=ns", ``, store.OutOfScope},
 		{
-			"a field of a kind that nobody has told", widget, nil, "spec.colour=red", `,"spec":{"colour":"red"}`,
+			"a field of a kind without a known function", widget, nil, "spec.colour=red", `,"spec":{"colour":"red"}`,
 			store.NeedsBarrier,
 		},
-		{"one that was told", widget, colour, "spec.colour=red", `,"spec":{"colour":"red"}`, store.Overlaid},
-		{"and another value", widget, colour, "spec.colour=red", `,"spec":{"colour":"blue"}`, store.OutOfScope},
-		{"what is not there is empty", widget, colour, "spec.colour=", ``, store.Overlaid},
-		{"what is null is empty", widget, colour, "spec.colour=", `,"spec":{"colour":null}`, store.Overlaid},
-		{"where there is something else on the way", widget, colour, "spec.colour=", `,"spec":["colour"]`, store.Overlaid},
+		{"a known field", widget, colour, "spec.colour=red", `,"spec":{"colour":"red"}`, store.Overlaid},
+		{"a known field, other value", widget, colour, "spec.colour=red", `,"spec":{"colour":"blue"}`, store.OutOfScope},
+		{"a missing field is empty", widget, colour, "spec.colour=", ``, store.Overlaid},
+		{"a null field is empty", widget, colour, "spec.colour=", `,"spec":{"colour":null}`, store.Overlaid},
+		{"another type on the path", widget, colour, "spec.colour=", `,"spec":["colour"]`, store.Overlaid},
 		{
-			"one that was told and one that was not", widget, colour, "spec.colour=red,spec.size=3", `,"spec":{"colour":"red"}`,
+			"a known and an unknown field", widget, colour, "spec.colour=red,spec.size=3", `,"spec":{"colour":"red"}`,
 			store.NeedsBarrier,
 		},
 		{
@@ -58,7 +58,7 @@ func TestFieldsOfOwnWrites(t *testing.T) {
 		},
 		{"a truth", widget, map[string]store.FieldValue{"b": store.FieldPath("b")}, "b=true", `,"b":true`, store.Overlaid},
 		{
-			"the user's word before ours", corev1.SchemeGroupVersion.WithKind("Secret"),
+			"the user's function before the built-in one", corev1.SchemeGroupVersion.WithKind("Secret"),
 			map[string]store.FieldValue{"type": func(map[string]any) string { return "mine" }},
 			"type=mine", `,"type":"Opaque"`,
 			store.Overlaid,
@@ -90,7 +90,7 @@ func TestFieldsOfOwnWrites(t *testing.T) {
 	}
 }
 
-// Protobuf is read by the type of the Scheme; without one the server is asked.
+// Fields of a protobuf object are read by the type of the Scheme. Without a type the server is asked.
 func TestFieldsOfProtobuf(t *testing.T) {
 	t.Parallel()
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "u", ResourceVersion: "9"}}
@@ -123,8 +123,8 @@ func TestFieldsOfProtobuf(t *testing.T) {
 	}
 }
 
-// A write that changes what it is selected by comes and goes.
-func TestFieldsThatChange(t *testing.T) {
+// A write that changes a selected field enters or leaves the selection.
+func TestFieldSelectorsOfOwnWrites(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{Kind: corev1.SchemeGroupVersion.WithKind("Pod"), FieldSelector: "status.phase=Running"})
 	sink := s.Sink("")
@@ -134,12 +134,12 @@ func TestFieldsThatChange(t *testing.T) {
 		x.version, x.more = 10+i, fmt.Sprintf(`,"status":{"phase":%q}`, phase)
 		put(t, s, x)
 		if _, ok := s.Get(x.key()); ok != (phase == "Running") {
-			t.Errorf("%s: there is one: %v", phase, ok)
+			t.Errorf("%s: the object exists: %v", phase, ok)
 		}
 	}
 	s.SetSelectors(source.Selectors{Field: "status.phase=Succeeded"})
 	if !s.Decides() {
-		t.Error("other selectors are not decided")
+		t.Error("a store with other selectors cannot decide")
 	}
 	x.version++
 	if got := put(t, s, x); got != store.Overlaid {
@@ -147,6 +147,6 @@ func TestFieldsThatChange(t *testing.T) {
 	}
 	s.SetSelectors(source.Selectors{Field: "status.podIPs=1"})
 	if s.Decides() {
-		t.Error("a field that the server does not evaluate is decided")
+		t.Error("a field that the server does not evaluate has a result")
 	}
 }

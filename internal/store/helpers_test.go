@@ -19,7 +19,7 @@ type thing struct {
 	version       int
 	labels        string // `"a":"b","c":"d"`
 	owner         string
-	more          string // members behind metadata, with a leading comma
+	more          string // members after metadata, with a leading comma
 	meta          string // members of metadata, with a leading comma
 }
 
@@ -79,7 +79,7 @@ func apply(t testing.TB, sink source.Sink, typ source.ChangeType, x thing) {
 	}
 }
 
-// drain takes everything that is there.
+// drain takes all pending events.
 func drain(c *store.Cursor) (out []store.Event) {
 	for {
 		events := c.Take(100)
@@ -90,7 +90,7 @@ func drain(c *store.Cursor) (out []store.Event) {
 	}
 }
 
-// summary is events as text: "ADDED ns/a@5 (initial)".
+// summary formats events: "ADDED ns/a@5 (initial)".
 func summary(events []store.Event) []string {
 	var out []string
 	for _, e := range events {

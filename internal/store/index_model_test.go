@@ -15,15 +15,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// TestIndexModel adds and removes indexes at random among changes, lists and own writes, which also come while an index
-// is being added: each index that there is says what its function says of the objects that there are.
+// TestIndexModel adds and removes indexes at random among changes, lists and own writes. Some of these happen while an
+// index is being added. Each index agrees with its function on the present objects.
 func TestIndexModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &indexModel{s: store.New(store.Options{}), version: 10, have: map[string]bool{}}
 		defer m.s.Close()
 		m.sink = m.s.Sink("")
-		m.change(t, 5, rapid.SampledFrom([]int{0, 30, 300}).Draw(rt, "objects")) // more than are put into an index at once
+		m.change(t, 5, rapid.SampledFrom([]int{0, 30, 300}).Draw(rt, "objects")) // more than one batch of AddIndex
 		rt.Repeat(map[string]func(*rapid.T){
 			"change": func(rt *rapid.T) { m.change(t, rapid.IntRange(0, 5).Draw(rt, "how"), m.object(rt)) },
 			"add":    func(rt *rapid.T) { m.add(t, rt) },
@@ -39,7 +39,7 @@ type indexModel struct {
 	version int
 	have    map[string]bool
 	adding  string
-	removed bool // the one that is being added
+	removed bool // the index that is being added
 }
 
 func (m *indexModel) name(rt *rapid.T) string {
@@ -48,7 +48,7 @@ func (m *indexModel) name(rt *rapid.T) string {
 
 func (m *indexModel) object(rt *rapid.T) int { return rapid.IntRange(0, 320).Draw(rt, "object") }
 
-// values is what all of the indexes say: each number under two values, some of them shared, and some objects are an
+// values is the function of all indexes. Each number has two values, some of them shared, and some objects yield an
 // error.
 func (m *indexModel) values(r *store.Record) ([]string, error) {
 	n, _ := r.Label("n")
@@ -81,7 +81,7 @@ func (m *indexModel) change(t *testing.T, how, i int) {
 	}
 }
 
-// add adds an index, while something is done with some of the objects that it looks at.
+// add adds an index, and changes some objects while the index reads them.
 func (m *indexModel) add(t *testing.T, rt *rapid.T) {
 	name := m.name(rt)
 	type deed struct{ how, object int }
@@ -137,11 +137,11 @@ func (m *indexModel) check(rt *rapid.T) {
 	slices.Sort(bad)
 	for _, name := range []string{"one", "two", "three"} {
 		if now.HasIndex(name) != m.have[name] {
-			rt.Fatalf("index %s is there: %v", name, now.HasIndex(name))
+			rt.Fatalf("index %s exists: %v", name, now.HasIndex(name))
 		}
 		if !m.have[name] {
 			if values := slices.Collect(now.IndexValues(name)); len(values) > 0 || len(now.IndexErrors(name)) > 0 {
-				rt.Fatalf("index %s, which is not there, has %v", name, values)
+				rt.Fatalf("index %s, which was removed, has %v", name, values)
 			}
 			continue
 		}
@@ -169,7 +169,7 @@ func (m *indexModel) check(rt *rapid.T) {
 	}
 }
 
-// Values of the built-in indexes are told once each, however many objects have them.
+// Each value of a built-in index is returned once, however many objects have it.
 func TestValuesOfBuiltInIndexes(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{Namespaced: true})
@@ -191,12 +191,12 @@ func TestValuesOfBuiltInIndexes(t *testing.T) {
 			t.Errorf("index %s has %v, want %v", name, got, want)
 		}
 		for range s.Snapshot().IndexValues(name) {
-			break // who has seen enough is not told more
+			break // the iteration stops at once
 		}
 	}
 }
 
-// A removed index is gone for who looks from then on, its function is not asked any more, and the name is free.
+// A removed index is missing from later snapshots. Its function is not called any more, and its name is free.
 func TestRemoveIndex(t *testing.T) {
 	t.Parallel()
 	s, sink := holding(t, 20)
@@ -215,7 +215,7 @@ func TestRemoveIndex(t *testing.T) {
 	apply(t, sink, source.Modified, numbered(4, 60))
 	apply(t, sink, source.Modified, numbered(3, 61)) // evicts the own write
 	if asked != was {
-		t.Error("its function is asked still")
+		t.Error("its function is still called")
 	}
 	if s.Snapshot().HasIndex("n") || !before.HasIndex("n") || !s.Snapshot().HasIndex(store.IndexLabel) {
 		t.Errorf("indexes now: %v, before: %v", s.Snapshot().Indexes(), before.Indexes())

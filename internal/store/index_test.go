@@ -37,7 +37,7 @@ func label(r *store.Record) ([]string, error) {
 	return []string{v}, nil
 }
 
-// indexed checks that an index says of every object what its function does.
+// indexed checks that an index agrees with its function on every object.
 func indexed(t *testing.T, s *store.Store, name string) {
 	t.Helper()
 	now := s.Snapshot()
@@ -58,8 +58,8 @@ func indexed(t *testing.T, s *store.Store, name string) {
 	}
 }
 
-// Something changes with each object that a new index looks at: it is complete all the same, has looked at nothing
-// twice, and what was superseded meanwhile is not kept.
+// Objects change whenever a new index reads one of them. The index is complete, reads nothing twice, and keeps no
+// superseded version alive.
 func TestAnIndexIsAddedWhileEverythingChanges(t *testing.T) {
 	const n = 3000
 	s, sink := holding(t, n)
@@ -69,7 +69,7 @@ func TestAnIndexIsAddedWhileEverythingChanges(t *testing.T) {
 	alive := 0
 	err := s.AddIndex("n", func(r *store.Record) ([]string, error) {
 		asked[r.Name()+"@"+r.Version()]++
-		if !changing && len(asked) < 3*n { // so that it ends also if it asks again and again
+		if !changing && len(asked) < 3*n { // ends even if the index reads an object repeatedly
 			changing = true
 			before, _ := s.Get(numbered(next, 0).key())
 			superseded = append(superseded, weak.Make(before))
@@ -94,12 +94,12 @@ func TestAnIndexIsAddedWhileEverythingChanges(t *testing.T) {
 	}
 	indexed(t, s, "n")
 	for r, times := range asked {
-		if times > 2 { // by who has changed it, and perhaps by the index as it passed
-			t.Errorf("%s was looked at %d times", r, times)
+		if times > 2 { // once in the change, and perhaps once by the index
+			t.Errorf("%s was read %d times", r, times)
 		}
 	}
 	if len(asked) > 2*n {
-		t.Errorf("%d versions were looked at for %d objects", len(asked), n)
+		t.Errorf("%d versions were read for %d objects", len(asked), n)
 	}
 	if alive > n/4 {
 		t.Errorf("%d of %d superseded versions are kept", alive, n)
@@ -109,7 +109,7 @@ func TestAnIndexIsAddedWhileEverythingChanges(t *testing.T) {
 	}
 }
 
-// Nobody sees an index that is not complete, and there is no second one of its name meanwhile.
+// An index is not visible before it is complete, and its name is taken from the start.
 func TestAnIndexIsSeenWhenItIsComplete(t *testing.T) {
 	t.Parallel()
 	s, _ := holding(t, 1000)
@@ -118,10 +118,10 @@ func TestAnIndexIsSeenWhenItIsComplete(t *testing.T) {
 	err := s.AddIndex("n", func(r *store.Record) ([]string, error) {
 		if calls++; calls%100 == 0 {
 			if now := s.Snapshot(); now.HasIndex("n") || len(now.IndexErrors("n")) > 0 {
-				t.Error("it is seen before it is complete")
+				t.Error("it is visible before it is complete")
 			}
 			if err := s.AddIndex("n", label); err == nil {
-				t.Error("another one of its name is added")
+				t.Error("a second index of its name is added")
 			}
 		}
 		return label(r)
@@ -132,8 +132,8 @@ func TestAnIndexIsSeenWhenItIsComplete(t *testing.T) {
 	indexed(t, s, "n")
 }
 
-// Own writes, changes, deletions and lists of another goroutine while indexes are added: all of them are right at the
-// end.
+// Own writes, changes, deletions and lists of another goroutine run while indexes are added. At the end all indexes are
+// right.
 func TestIndexesAreAddedAmongWrites(t *testing.T) {
 	t.Parallel()
 	const n = 2000
@@ -179,9 +179,8 @@ func TestIndexesAreAddedAmongWrites(t *testing.T) {
 	}
 }
 
-// An own write that is laid over when the index is added is in it, and stays there however the merged state is made
-// anew.
-func TestAnIndexHasWhatIsLaidOver(t *testing.T) {
+// A new index contains an overlaid own write, and keeps it whenever the merged state is rebuilt.
+func TestIndexOfOverlaidWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, sink := holding(t, 10)

@@ -25,7 +25,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// kubeconfigs drops the data of secrets, unless they are kubeconfigs or have the label keep.
+// kubeconfigs keeps the data of kubeconfigs and of secrets with the label keep.
 func kubeconfigs(_, name string, labels map[string]string) bool {
 	_, labelled := labels["keep"]
 	return labelled || strings.HasSuffix(name, "-kubeconfig")
@@ -126,11 +126,11 @@ func TestKeepGetsTheObject(t *testing.T) {
 	}
 }
 
-// TestDroppedBytesAreGone measures the memory of secrets with large data, of which one in ten is kept.
-func TestDroppedBytesAreGone(t *testing.T) {
+// TestDroppedBytesAreFreed measures the memory of secrets with large data, of which one in ten is kept.
+func TestDroppedBytesAreFreed(t *testing.T) {
 	t.Parallel()
 	const n, size = 100, 32 << 10
-	random := make([]byte, size) // it cannot be compressed
+	random := make([]byte, size) // random, since it cannot be compressed
 	if _, err := rand.Read(random); err != nil {
 		t.Fatal(err)
 	}
@@ -193,9 +193,9 @@ func TestKeepIsNotSaved(t *testing.T) {
 	}
 }
 
-// TestKeepRemovesFilesThatHaveMore: a cache with a directory saves no store with Keep, and deletes what earlier runs
-// have saved of the same objects, also for requests with a Transform.
-func TestKeepRemovesFilesThatHaveMore(t *testing.T) {
+// TestKeepRemovesFilesWithMoreContent: a cache with a directory saves no store with Keep. It deletes saved files of the
+// same objects, also for requests with a Transform.
+func TestKeepRemovesFilesWithMoreContent(t *testing.T) {
 	t.Parallel()
 	for what, own := range map[string]bool{"content of the kind": false, "content of the request": true} {
 		dir := t.TempDir()

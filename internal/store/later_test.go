@@ -23,7 +23,7 @@ func (o *own) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &struct{ Metadata *metav1.ObjectMeta }{&o.ObjectMeta})
 }
 
-func TestWhatCanBeDecodedIsNotDecodedBefore(t *testing.T) {
+func TestDecodableObjectsAreDecodedLater(t *testing.T) {
 	for _, enc := range []source.Encoding{source.JSON, source.Protobuf} {
 		s, want := pods(t, enc, 40, store.Options{})
 		records := make([]*store.Record, len(want))
@@ -35,14 +35,14 @@ func TestWhatCanBeDecodedIsNotDecodedBefore(t *testing.T) {
 			types = append(types, reflect.TypeFor[unstructured.Unstructured]())
 		}
 		for _, typ := range types {
-			if enc == source.Protobuf { // whose tables are trusted when they have been right some times
+			if enc == source.Protobuf { // whose tables are trusted only after several correct results
 				for _, r := range records[:16] {
 					if _, err := r.As(typ); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			for range 2 { // what was found out is remembered
+			for range 2 { // the second round uses the remembered result
 				for i, r := range records[16:] {
 					if now, err := r.AsLater(typ); now != nil || err != nil {
 						t.Fatalf("%v, %v, object %d: %v, %v", enc, typ, i, now, err)
@@ -65,7 +65,7 @@ func TestWhatCanBeDecodedIsNotDecodedBefore(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDecodedIsKnownBefore(t *testing.T) {
+func TestUndecodableObjectsAreRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	configMap, generic := reflect.TypeFor[corev1.ConfigMap](), reflect.TypeFor[unstructured.Unstructured]()
 	metadata := reflect.TypeFor[metav1.PartialObjectMetadata]()
@@ -73,17 +73,17 @@ func TestWhatCannotBeDecodedIsKnownBefore(t *testing.T) {
 		reason string
 		more   string
 		typ    reflect.Type
-		now    bool // it is decoded at once
+		now    bool // it fails at once
 		bad    bool
 	}{
 		"wrong":        {"a list that is a string", `,"data":["a"]`, configMap, false, true},
-		"metadata":     {"what is wrong is not read", `,"data":["a"]`, metadata, false, false},
-		"unstructured": {"without a type nothing is wrong", `,"data":["a"]`, generic, false, false},
+		"metadata":     {"the wrong field is not read", `,"data":["a"]`, metadata, false, false},
+		"unstructured": {"without a type no field is wrong", `,"data":["a"]`, generic, false, false},
 		"too large":    {"a number that no float64 holds", `,"data":1e999`, generic, false, true},
 		"large":        {"a number that is unusual", `,"data":1e9`, generic, true, false},
 		"own":          {"a type that decodes itself", ``, reflect.TypeFor[own](), true, false},
 		"kind":         {"another kind", ``, reflect.TypeFor[corev1.Secret](), false, true},
-		"no struct":    {"what is no object", ``, reflect.TypeFor[[]string](), false, true},
+		"no struct":    {"not an object", ``, reflect.TypeFor[[]string](), false, true},
 		"pointer":      {"a pointer to an object", ``, reflect.TypeFor[*corev1.ConfigMap](), false, true},
 		"no type":      {"no type", ``, nil, false, true},
 	} {
@@ -104,7 +104,7 @@ func TestWhatCannotBeDecodedIsKnownBefore(t *testing.T) {
 				if then, err := r.As(tc.typ); (err != nil) != tc.bad || tc.now && then != now {
 					t.Fatalf("%s, later: %v, %v", tc.reason, then, err)
 				}
-				s.Flush() // packed it is the same
+				s.Flush() // the packed record gives the same results
 			}
 		})
 	}
@@ -113,8 +113,9 @@ func TestWhatCannotBeDecodedIsKnownBefore(t *testing.T) {
 	}
 }
 
-// Code of the user's may refuse any object, and metadata is all that there is where no more is kept.
-func TestContentIsAskedBefore(t *testing.T) {
+// User code may refuse any object, so it is run before an object counts as decodable. A store of metadata decodes
+// nothing else.
+func TestContentMayRefuseObjects(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
 	for name, tc := range map[string]struct {
@@ -141,7 +142,7 @@ func TestContentIsAskedBefore(t *testing.T) {
 	}
 }
 
-// There are more types than a record has room for what was found out of them.
+// A record remembers the results of a few types only, and decodes further types all the same.
 func TestManyTypesAreDecodedLater(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{})
@@ -157,7 +158,7 @@ func TestManyTypesAreDecodedLater(t *testing.T) {
 	}
 }
 
-// What is remembered of the types takes no memory of its own: there are as many records as objects.
+// The results for types take no memory of their own. There are as many records as objects.
 func TestSizeOfRecord(t *testing.T) {
 	t.Parallel()
 	if n := unsafe.Sizeof(store.Record{}); n > 96 {

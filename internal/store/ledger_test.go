@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// status is object a with a status and a spec, as the tests of the ledger write it.
+// status returns object a with a status and a spec, as the tests of the ledger write it.
 func status(version int, spec, state string) thing {
 	x := obj("a", "u1", version)
 	x.meta = fmt.Sprintf(`,"generation":%d`, len(spec))
@@ -35,7 +35,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// begin starts a status write of the reconciler that is computed from what is read now.
+// begin starts a status write of the reconciler that is computed from the present state.
 func (b *bench) begin(sent string) *store.Write {
 	k := store.Key{Namespace: "ns", Name: "a"}
 	base, _ := b.s.Get(k)
@@ -52,7 +52,7 @@ func (b *bench) done(w *store.Write, x thing) {
 	}
 }
 
-// rollback restores the server to where it had object a at a version.
+// rollback restores the server to a version of object a.
 func (b *bench) rollback(version int) {
 	b.t.Helper()
 	r := b.sink.Replace()
@@ -72,7 +72,7 @@ func TestOwnEchoes(t *testing.T) {
 		do     func(b *bench)
 		want   []string
 	}{
-		{"the echo after the answer is not given", func(b *bench) {
+		{"the echo after the answer is not delivered", func(b *bench) {
 			w := b.begin("new")
 			b.done(w, status(10, "x", "new"))
 			b.event(status(10, "x", "new"))
@@ -81,7 +81,7 @@ func TestOwnEchoes(t *testing.T) {
 			w := b.begin("new")
 			b.event(status(10, "x", "new"))
 			if got := drain(b.c); len(got) != 0 {
-				b.t.Errorf("given while the write is in flight: %v", summary(got))
+				b.t.Errorf("delivered while the write is in flight: %v", summary(got))
 			}
 			b.done(w, status(10, "x", "new"))
 		}, nil},
@@ -124,7 +124,7 @@ func TestOwnEchoes(t *testing.T) {
 			b.done(w, x)
 			b.event(x)
 		}, []string{"MODIFIED ns/a@10<5"}},
-		{"a no-op write is not recorded: the next foreign event is given", func(b *bench) {
+		{"a no-op write is not recorded: the next foreign event is delivered", func(b *bench) {
 			w := b.begin("old")
 			b.done(w, status(5, "x", "old"))
 			b.event(status(10, "x", "foreign"))
@@ -141,7 +141,7 @@ func TestOwnEchoes(t *testing.T) {
 			b.done(w, x)
 			b.event(x)
 		}, []string{"MODIFIED ns/a@11<5"}},
-		{"delete and re-create inside the window are both given", func(b *bench) {
+		{"delete and re-create inside the window are both delivered", func(b *bench) {
 			w := b.begin("new")
 			b.deleted(status(10, "x", "old"))
 			x := status(11, "x", "fresh")
@@ -150,7 +150,7 @@ func TestOwnEchoes(t *testing.T) {
 			drainInto(b, "DELETED ns/a@10<5")
 			w.Fail()
 		}, []string{"ADDED ns/a@11"}},
-		{"a deletion takes along what was held before it", func(b *bench) {
+		{"a deletion releases the held changes before it", func(b *bench) {
 			w := b.begin("new")
 			b.event(status(10, "xx", "old"))
 			b.deleted(status(11, "xx", "old"))
@@ -163,7 +163,7 @@ func TestOwnEchoes(t *testing.T) {
 			b.event(status(10, "x", "one"))
 			b.event(status(11, "x", "two"))
 			if got := drain(b.c); len(got) != 0 {
-				b.t.Errorf("given while a write is in flight: %v", summary(got))
+				b.t.Errorf("delivered while a write is in flight: %v", summary(got))
 			}
 			b.done(two, status(11, "x", "two"))
 		}, nil},
@@ -186,8 +186,8 @@ func TestOwnEchoes(t *testing.T) {
 			drain(b.c)
 			b.s.DropScope("")
 			b.done(w, status(10, "x", "new"))
-		}, []string{"DELETED ns/a@10<10 inferred"}}, // the echo counts as given
-		{"a rollback forgets what was written: a foreign write of the same version is given", func(b *bench) {
+		}, []string{"DELETED ns/a@10<10 inferred"}}, // the echo counts as delivered
+		{"a rollback forgets what was written: a foreign write of the same version is delivered", func(b *bench) {
 			b.done(b.begin("new"), status(10, "x", "new"))
 			b.rollback(5)
 			b.event(status(10, "x", "foreign"))
@@ -198,7 +198,7 @@ func TestOwnEchoes(t *testing.T) {
 			b.done(w, status(10, "x", "new"))
 			b.event(status(10, "x", "foreign"))
 		}, []string{"EPOCH", "MODIFIED ns/a@10<5"}},
-		{"a locked write needs no look at the content", func(b *bench) {
+		{"a locked write does not compare the content", func(b *bench) {
 			k := store.Key{Namespace: "ns", Name: "a"}
 			base, _ := b.s.Get(k)
 			w := b.s.BeginWrite(k, store.WriteContext{Owner: "ctl", Primary: k, Base: base, Locked: true})
@@ -225,7 +225,7 @@ func TestOwnEchoes(t *testing.T) {
 			b.done(w, status(10, "x", "new"))
 			b.event(status(10, "x", "new"))
 		}, []string{"MODIFIED ns/a@10<5"}},
-		{"a write computed from something older than what was given", func(b *bench) {
+		{"a write computed from a state older than the delivered one", func(b *bench) {
 			w := b.begin("new") // of version 5
 			b.event(status(10, "x", "foreign"))
 			b.done(w, status(11, "x", "new"))
@@ -249,7 +249,7 @@ func TestOwnEchoes(t *testing.T) {
 				t.Errorf("the reconciler (-want +got):\n%s", d)
 			}
 			if len(drain(all)) == 0 && tc.reason[:5] != "a no-" {
-				t.Error("who does not hold writes was given nothing")
+				t.Error("a subscriber without held writes got no event")
 			}
 		})
 	}
@@ -258,7 +258,7 @@ func TestOwnEchoes(t *testing.T) {
 func drainInto(b *bench, want string) {
 	b.t.Helper()
 	if got := summary(drain(b.c)); len(got) != 1 || got[0] != want {
-		b.t.Errorf("given %v, want %s", got, want)
+		b.t.Errorf("delivered %v, want %s", got, want)
 	}
 }
 

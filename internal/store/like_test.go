@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// TestTwoVersionsShare decodes a version of a pod beside another one: it is the same as alone, and what has not changed
-// is one, unless mutations are looked for, which have to be told of the object that was changed.
+// TestTwoVersionsShare: a version that is decoded beside another one equals the version decoded alone. Both share their
+// unchanged parts, unless mutations are detected: a report must name the object that was changed.
 func TestTwoVersionsShare(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -34,7 +34,7 @@ func TestTwoVersionsShare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// types are trusted after some objects of them were decoded both ways
+			// the store trusts a type after it has decoded some objects both ways
 			s, all := pods(t, tc.enc, 20, tc.opt)
 			for r := range s.Snapshot().All() {
 				if _, err := r.As(tc.typ); err != nil {
@@ -72,14 +72,14 @@ func TestTwoVersionsShare(t *testing.T) {
 				t.Errorf("they share their specs: %t, want %t", got, tc.share)
 			}
 			if again, err := is.As(tc.typ); err != nil || again != got {
-				t.Errorf("it was decoded again, error %v", err)
+				t.Errorf("the object is decoded again, error %v", err)
 			}
 		})
 	}
 }
 
-// TestUnstructuredObjectsShareParts decodes two pods of one workload that nobody may change: a part which both have is
-// one. It is not where a change of it would have to be noticed, or may come, or in objects of the reader's own.
+// TestUnstructuredObjectsShareParts: two decoded pods of one workload share an equal part. They do not share it if
+// mutations are detected or allowed, or if the objects are the reader's own.
 func TestUnstructuredObjectsShareParts(t *testing.T) {
 	t.Parallel()
 	same := func(o any) (any, error) { return o, nil }
@@ -123,7 +123,7 @@ func TestUnstructuredObjectsShareParts(t *testing.T) {
 	}
 }
 
-// spec is where the containers, or the whole spec, of a pod are.
+// spec returns the address of the containers, or of the whole spec, of a pod.
 func spec(o any) uintptr {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		return reflect.ValueOf(u.Object["spec"]).Pointer()

@@ -9,8 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// A cache that is given a configuration alone knows the types of client-go and asks the server for resources, as a
-// client does.
+// A cache with only a configuration knows the types of client-go and asks the server for resources, as a client does.
 func TestCacheWithoutMapperAndScheme(t *testing.T) {
 	t.Parallel()
 	s, err := apiserver.New(apiserver.Options{})
@@ -28,7 +27,7 @@ func TestCacheWithoutMapperAndScheme(t *testing.T) {
 	}
 	defer h.Release()
 	if o := h.Options(); o.Resource != corev1.SchemeGroupVersion.WithResource("configmaps") || !o.Namespaced {
-		t.Errorf("it holds %+v", o)
+		t.Errorf("the store has %+v", o)
 	}
 	for kind, want := range map[string]bool{"ConfigMap": true, "Nonsense": false} {
 		if _, err := c.Acquire(corev1.SchemeGroupVersion.WithKind(kind)); want != (err == nil) {

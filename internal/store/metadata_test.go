@@ -25,7 +25,7 @@ var metadataOnly = store.Options{
 	Content: store.Content{Metadata: true},
 }
 
-// locker is an object with a content that a store of metadata must not hold.
+// locker returns an object with content that a store of metadata must not hold.
 func locker(name string, version int) thing {
 	x := obj(name, "u-"+name, version)
 	x.more = `,"data":{"password":"` + password + `"}`
@@ -33,7 +33,7 @@ func locker(name string, version int) thing {
 	return x
 }
 
-// protoObject is a thing as it comes in protobuf.
+// protoObject returns a thing in protobuf.
 func protoObject(t *testing.T, x thing) *source.Object {
 	t.Helper()
 	var cm corev1.ConfigMap
@@ -51,7 +51,7 @@ func protoObject(t *testing.T, x thing) *source.Object {
 	return o
 }
 
-// holdsNothingElse looks at the bytes of all that a store has.
+// holdsNothingElse checks that the bytes of a store hold metadata alone.
 func holdsNothingElse(t *testing.T, s *store.Store) {
 	t.Helper()
 	for r := range s.Snapshot().All() {
@@ -66,7 +66,7 @@ func holdsNothingElse(t *testing.T, s *store.Store) {
 	}
 }
 
-// Whatever fills it, and in whatever form, a store of metadata holds metadata.
+// A store of metadata holds metadata alone, whoever fills it and in whatever encoding.
 func TestMetadataStore(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, metadataOnly)
@@ -122,7 +122,7 @@ func TestMetadataStore(t *testing.T) {
 		}
 	}
 
-	// A list of what is known, in the other form, changes nothing.
+	// A list of the known objects in the other encoding changes nothing.
 	c := s.Subscribe(store.SubscribeOptions{From: store.FromNow})
 	defer c.Close()
 	again := sink.Replace()
@@ -143,12 +143,12 @@ func TestMetadataStore(t *testing.T) {
 	apply(t, sink, source.Deleted, locker("a", 20))
 	for _, e := range drain(c) {
 		if bytes.Contains(e.Object.Raw(), []byte(password)) {
-			t.Errorf("%s brings %q", e.Type, e.Object.Raw())
+			t.Errorf("%s has %q", e.Type, e.Object.Raw())
 		}
 	}
 }
 
-// What is saved is metadata, in a file of its own, and is gone on from.
+// A store of metadata is saved in a file of its own, and a restart resumes from it.
 func TestMetadataStoreIsSaved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -177,8 +177,8 @@ func TestMetadataStoreIsSaved(t *testing.T) {
 	}
 }
 
-// An own write that cannot hide somebody else's is an echo; of one that can, that is not known here, since the change
-// may be in what is not held.
+// An own write that cannot hide a foreign one is an echo. For other writes a store of metadata cannot tell, since the
+// foreign change may be in the content.
 func TestEchoesInAMetadataStore(t *testing.T) {
 	t.Parallel()
 	k := store.Key{Namespace: "ns", Name: "a"}
@@ -195,7 +195,7 @@ func TestEchoesInAMetadataStore(t *testing.T) {
 	}{
 		{"at the version that was read", store.WriteContext{Locked: true}, "x", nil},
 		{
-			"a patch, and a foreign change of the spec that comes with it",
+			"a patch, whose answer includes a foreign change of the spec",
 			store.WriteContext{Sent: []byte(`{"metadata":{"labels":{"l":"x"}}}`)},
 			"y",
 			[]string{"MODIFIED ns/a@10<5"},
@@ -227,7 +227,7 @@ func TestEchoesInAMetadataStore(t *testing.T) {
 	}
 }
 
-// Who asks for less shares the store of who asks for more, if that was there before, or announced.
+// A request for metadata shares the store of whole objects that existed before or was announced.
 func TestCacheSharesMetadata(t *testing.T) {
 	t.Parallel()
 	metadata := store.Request{Kind: configMapKind, Content: store.Content{Metadata: true}}
@@ -245,10 +245,10 @@ func TestCacheSharesMetadata(t *testing.T) {
 		before   []store.Request
 		expected []store.Request
 		request  store.Request
-		metadata bool // what is held
-		shared   int  // with which of those before; -1: with none
+		metadata bool // what the store holds
+		shared   int  // the index of the shared request; -1: none
 	}{
-		{"nothing else is asked for", nil, nil, metadata, true, -1},
+		{"no other request", nil, nil, metadata, true, -1},
 		{"by an option of the source", nil, nil, store.Request{Kind: configMapKind, Options: []source.Option{
 			func(c *source.Config) { c.Metadata = true },
 		}}, true, -1},
@@ -273,15 +273,15 @@ func TestCacheSharesMetadata(t *testing.T) {
 			nil, metadata, true, -1,
 		},
 		{
-			"whole objects are wanted where there is metadata",
+			"whole objects after metadata",
 			[]store.Request{metadata},
 			nil,
 			store.Request{Kind: configMapKind},
 			false, -1,
 		},
-		{"whole objects will be wanted", nil, []store.Request{{Kind: configMapKind}, metadata}, metadata, false, -1},
+		{"announced whole objects", nil, []store.Request{{Kind: configMapKind}, metadata}, metadata, false, -1},
 		{
-			"others will be", nil,
+			"announced objects of others", nil,
 			[]store.Request{
 				metadata, {Kind: configMapKind, Options: []source.Option{source.Fields("a=b")}},
 			},
@@ -308,15 +308,15 @@ func TestCacheSharesMetadata(t *testing.T) {
 			}
 			if len(tc.expected) > 0 && !tc.metadata {
 				if whole := open(cache, tc.expected[0]); whole.Store != h.Store {
-					t.Error("what was announced is another store")
+					t.Error("the announced request has another store")
 				}
 			}
 		})
 	}
 }
 
-// Of the stores of a resource those of whole objects come before those of metadata, if they hold as many.
-func TestCacheLooksUpWholeObjectsFirst(t *testing.T) {
+// Stores of whole objects come before stores of metadata with as many objects.
+func TestCacheFindsWholeObjectsFirst(t *testing.T) {
 	t.Parallel()
 	cache, _ := idleCache(t, -1)
 	var handles []*store.Handle
@@ -334,6 +334,6 @@ func TestCacheLooksUpWholeObjectsFirst(t *testing.T) {
 	}
 	got := cache.Lookup(handles[0].Options().Resource)
 	if len(got) != 3 || got[0] != handles[2].Store || got[1] != handles[0].Store || got[2] != handles[1].Store {
-		t.Error("not in the order of what they hold")
+		t.Error("not in the order of their content")
 	}
 }

@@ -43,9 +43,9 @@ func TestModel(t *testing.T) {
 type model struct {
 	s       *store.Store
 	sink    source.Sink
-	server  map[store.Key]thing // what the server has
-	known   map[store.Key]thing // what the store was told
-	old     []thing             // former versions, to be replayed
+	server  map[store.Key]thing // the objects of the server
+	known   map[store.Key]thing // the objects that were applied to the store
+	old     []thing             // former versions, to replay
 	version int
 	uids    int
 	synced  bool
@@ -100,7 +100,7 @@ func (m *model) make(rt *rapid.T, k store.Key, fresh bool) thing {
 
 func (m *model) apply(rt *rapid.T, typ source.ChangeType, x thing) {
 	if !m.synced {
-		return // the server changes, and the first list will tell
+		return // the first list will include the change
 	}
 	if err := m.sink.Apply(typ, x.object()); err != nil {
 		rt.Fatal(err)
@@ -133,7 +133,7 @@ func (m *model) remove(rt *rapid.T) {
 	m.apply(rt, source.Deleted, x)
 }
 
-// recreate loses the deletion: only the new incarnation is seen.
+// recreate skips the deletion event: the store sees only the new incarnation.
 func (m *model) recreate(rt *rapid.T) {
 	k := m.pick(rt)
 	x := m.make(rt, k, true)
@@ -141,7 +141,7 @@ func (m *model) recreate(rt *rapid.T) {
 	m.apply(rt, source.Added, x)
 }
 
-// replay sends what was sent before.
+// replay sends an earlier version again.
 func (m *model) replay(rt *rapid.T) {
 	if len(m.old) == 0 {
 		return
@@ -157,7 +157,7 @@ func (m *model) relist(rt *rapid.T, epoch bool) {
 	if epoch {
 		m.version -= rapid.IntRange(0, 20).Draw(rt, "back")
 		m.version = max(m.version, 10)
-		for k := range m.server { // restored from a backup: lower versions, or the same with other content
+		for k := range m.server { // a restored backup has lower versions, or equal ones with other content
 			if rapid.Bool().Draw(rt, "restored") {
 				x := m.server[k]
 				x.version = min(x.version, m.version)
@@ -169,7 +169,7 @@ func (m *model) relist(rt *rapid.T, epoch bool) {
 		}
 		m.old = nil
 	}
-	for range rapid.IntRange(0, 3).Draw(rt, "unseen") { // what happened while nobody watched
+	for range rapid.IntRange(0, 3).Draw(rt, "unseen") { // changes without a watch
 		k := m.pick(rt)
 		switch rapid.IntRange(0, 2).Draw(rt, "what") {
 		case 0:
@@ -251,7 +251,7 @@ func (m *model) closeOne(rt *rapid.T) {
 	m.subs = slices.Delete(m.subs, i, i+1)
 }
 
-// check compares the store with the model (W4) and looks at what each subscriber was given (W1, W2, W3, W6).
+// check compares the store with the model (W4), and the events of each subscriber with the invariants (W1, W2, W3, W6).
 func (m *model) check(rt *rapid.T) {
 	snap := m.s.Snapshot()
 	got := map[string]string{}
@@ -266,7 +266,7 @@ func (m *model) check(rt *rapid.T) {
 		want[k.String()] = fmt.Sprint(x.version) + string(x.json())
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		rt.Fatalf("store (+) is not what it was told (-):\n%s", d)
+		rt.Fatalf("store (+) differs from the applied events (-):\n%s", d)
 	}
 	for _, color := range colors {
 		wantKeys := []string{}
@@ -305,7 +305,7 @@ func (m *model) check(rt *rapid.T) {
 	}
 }
 
-// rest drains every subscriber: each must have folded to the state of the store.
+// rest drains every subscriber, whose folded events must equal the state of the store.
 func (m *model) rest(rt *rapid.T) {
 	for i, sub := range m.subs {
 		sub.events = append(sub.events, drain(sub.c)...)
@@ -315,7 +315,7 @@ func (m *model) rest(rt *rapid.T) {
 		}
 		for r := range m.s.Snapshot().All() {
 			if folded[r.Key()] != r {
-				rt.Fatalf("subscriber %d: W4: %s is not what the store has\n%v", i, r.Key(), summary(sub.events))
+				rt.Fatalf("subscriber %d: W4: %s differs from the store\n%v", i, r.Key(), summary(sub.events))
 			}
 			delete(folded, r.Key())
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
-// runningCache is a cache that runs on a server, and what it logs.
+// runningCache is a cache that runs against a server, with its log.
 type runningCache struct {
 	*store.Cache
 	t      *testing.T
@@ -28,7 +28,7 @@ type runningCache struct {
 	log    *testlog.Book
 }
 
-// withCache plays a test on the fake clock.
+// withCache runs a test on the fake clock.
 func withCache(t *testing.T, opt store.CacheOptions, test func(c *runningCache)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func (c *runningCache) move(h *store.Handle, namespaces ...string) {
 	synctest.Wait()
 }
 
-// The empty namespace stands for all of them, also among others, which it covers.
+// The empty namespace stands for all namespaces, also in a list with others.
 func TestAllNamespacesAmongOthers(t *testing.T) {
 	t.Parallel()
 	withCache(t, store.CacheOptions{Linger: -1}, func(c *runningCache) {
@@ -107,8 +107,8 @@ func TestAllNamespacesAmongOthers(t *testing.T) {
 	})
 }
 
-// A store goes by what it covers now.
-func TestMovedStoreIsKnownByItsNamespaces(t *testing.T) {
+// A store is found by the namespaces that it covers now.
+func TestMovedStoreIsFoundByItsNamespaces(t *testing.T) {
 	t.Parallel()
 	withCache(t, store.CacheOptions{Linger: -1}, func(c *runningCache) {
 		registry := prometheus.NewRegistry()
@@ -137,11 +137,11 @@ func TestMovedStoreIsKnownByItsNamespaces(t *testing.T) {
 		c.move(one, "b")
 		again := c.open("a")
 		if d := cmp.Diff([]string{"a", "b"}, labels()); d != "" {
-			t.Errorf("one that was moved, and one in its place: %s", d)
+			t.Errorf("a moved store, and one in its place: %s", d)
 		}
 		c.move(again, "b")
 		if d := cmp.Diff([]string{"b", "b (2)"}, labels()); d != "" {
-			t.Errorf("two that were moved to the same place: %s", d)
+			t.Errorf("two stores moved to the same place: %s", d)
 		}
 		c.move(again)
 		if got := c.Lookup(savedMaps); got[0] != again.Store {
@@ -152,7 +152,7 @@ func TestMovedStoreIsKnownByItsNamespaces(t *testing.T) {
 	})
 }
 
-// A handle that was released has no say in what others share, or will.
+// A released handle cannot change a store that other handles share or will share.
 func TestReleasedHandle(t *testing.T) {
 	t.Parallel()
 	withCache(t, store.CacheOptions{Linger: time.Hour}, func(c *runningCache) {
@@ -168,8 +168,7 @@ func TestReleasedHandle(t *testing.T) {
 	})
 }
 
-// A store that is opened again while its predecessor is being saved goes on from there, and two stores never share a
-// file.
+// A store that is opened while its predecessor is being saved resumes from that file. Two stores never share a file.
 func TestOpenedAgainWhileSaving(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "[a]") // no pattern
@@ -229,8 +228,8 @@ func mkdir(t *testing.T, dir string) {
 	}
 }
 
-// What a crash has left half written goes away, wherever the directory is.
-func TestLeftoversGo(t *testing.T) {
+// Half-written files of a crash are removed, even if the directory looks like a pattern.
+func TestHalfWrittenFilesAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "[a]") // no pattern
 	mkdir(t, dir)
@@ -254,8 +253,8 @@ func TestLeftoversGo(t *testing.T) {
 	}
 }
 
-// A namespace that comes and goes before its watch has begun leaves nothing behind that would be waited for.
-func TestNamespaceThatComesAndGoes(t *testing.T) {
+// A namespace that is removed before its watch began leaves no scope behind that SYNCED would wait for.
+func TestNamespaceRemovedBeforeItsWatch(t *testing.T) {
 	t.Parallel()
 	withCache(t, store.CacheOptions{Linger: -1}, func(c *runningCache) {
 		h := c.open("a")
@@ -267,7 +266,7 @@ func TestNamespaceThatComesAndGoes(t *testing.T) {
 				}
 			}
 			if scopes := h.Statuses(); len(scopes) != 1 {
-				t.Fatalf("there are the scopes %+v", scopes)
+				t.Fatalf("the scopes are %+v", scopes)
 			}
 		}
 		if synctest.Wait(); !h.HasSynced() || len(h.Statuses()) != 1 {

@@ -17,7 +17,7 @@ func large(name string, version int) thing {
 	return x
 }
 
-// What is replaced while it is young is never packed, and does not stay in memory.
+// An object that is replaced while it is young is never packed, and does not stay in memory.
 func TestHotObjectsAreNotPacked(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{})
@@ -31,7 +31,7 @@ func TestHotObjectsAreNotPacked(t *testing.T) {
 	}
 }
 
-// What stays is packed after a while, without anything else happening.
+// An object that is not replaced is packed after a while, without any further event.
 func TestSurvivorsArePacked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,12 +49,12 @@ func TestSurvivorsArePacked(t *testing.T) {
 			t.Errorf("not packed after a while: %+v", st)
 		}
 		if r, ok := s.Get(large("a", 0).key()); !ok || string(r.Raw()) != string(large("a", 10).json()) {
-			t.Error("it is not what it was")
+			t.Error("the packed object differs")
 		}
 	})
 }
 
-// However fast it comes: what is young is bounded.
+// The number of young objects is bounded, however fast they arrive.
 func TestYoungObjectsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{})
@@ -63,7 +63,7 @@ func TestYoungObjectsAreBounded(t *testing.T) {
 	for i := range 5000 {
 		apply(t, sink, source.Added, large(fmt.Sprint("a", i), 10+i))
 		if st := s.MemoryStats(); st.Unpacked > 33<<20 {
-			t.Fatalf("%d bytes are kept as they came", st.Unpacked)
+			t.Fatalf("%d bytes are unpacked", st.Unpacked)
 		}
 	}
 	if n := s.Len(); n != 5000 {

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// TestOverlayModel: whatever the order in which answers and events arrive, a read never goes behind a write that was
-// answered (C1) or a delete (C2), and when the watch has caught up the merged state is the server's state.
+// TestOverlayModel: in any order of answers and events, a read never goes behind an answered write (C1) or delete (C2).
+// Once the watch has caught up, the merged state is the server's state.
 func TestOverlayModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -29,7 +29,7 @@ func TestOverlayModel(t *testing.T) {
 		var history []step // of the server
 		sent, version, uids := 0, 1, 0
 		server := map[store.Key]thing{}
-		floor := map[store.Key]int{} // a read has to be at least this new
+		floor := map[store.Key]int{} // the oldest version that a read may return
 		seen := map[string]int{}     // the newest version read of an incarnation
 		goneUID := map[string]bool{}
 		feed := func(n int) {
@@ -56,7 +56,7 @@ func TestOverlayModel(t *testing.T) {
 				feedBefore := rapid.IntRange(0, 3).Draw(rt, "fed before the answer")
 				feed(feedBefore)
 				if own {
-					goneUID[x.uid] = true // the answer has no version: of other incarnations it says nothing
+					goneUID[x.uid] = true // the answer has no version, so it says nothing of other incarnations
 					s.PutDeleted(k, types.UID(x.uid))
 				}
 				return

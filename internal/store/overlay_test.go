@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// put lays an answer over the store.
+// put overlays an answer.
 func put(t testing.TB, s *store.Store, x thing) store.PutResult {
 	t.Helper()
 	r, err := s.Put(source.JSON, x.json())
@@ -50,7 +50,7 @@ func TestOverlay(t *testing.T) {
 	tests := []struct {
 		reason string
 		do     func(t *testing.T, s *store.Store, sink source.Sink)
-		want   []string // what is read
+		want   []string // what reads return
 		events []string // after SYNCED
 		left   int      // entries
 	}{
@@ -65,7 +65,7 @@ func TestOverlay(t *testing.T) {
 			[]string{"ns/a@5", "ns/b@10"},
 			nil, 1,
 		},
-		{"its event evicts it, and is given", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"its event evicts it, and is delivered", func(t *testing.T, s *store.Store, sink source.Sink) {
 			put(t, s, a(10))
 			apply(t, sink, source.Modified, a(10))
 		}, []string{"ns/a@10"}, []string{"MODIFIED ns/a@10<5"}, 0},
@@ -73,11 +73,11 @@ func TestOverlay(t *testing.T) {
 			put(t, s, a(10))
 			apply(t, sink, source.Modified, a(12))
 		}, []string{"ns/a@12"}, []string{"MODIFIED ns/a@12<5"}, 0},
-		{"an older event does not, and is given all the same", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"an older event does not, and is delivered all the same", func(t *testing.T, s *store.Store, sink source.Sink) {
 			put(t, s, a(12))
 			apply(t, sink, source.Modified, a(11))
 		}, []string{"ns/a@12"}, []string{"MODIFIED ns/a@11<5"}, 1},
-		{"an answer that the watch has overtaken is not laid over", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"an answer that the watch has overtaken is not overlaid", func(t *testing.T, s *store.Store, sink source.Sink) {
 			apply(t, sink, source.Modified, a(12))
 			if r := put(t, s, a(10)); r != store.AlreadyKnown {
 				t.Error(r)
@@ -96,15 +96,15 @@ func TestOverlay(t *testing.T) {
 			[]string{"ADDED ns/b@10", "DELETED ns/b@11<10"},
 			0,
 		},
-		{"a bookmark that is past the answer says the same", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"a bookmark past the answer has the same effect", func(t *testing.T, s *store.Store, sink source.Sink) {
 			sink.Bookmark("20")
 			put(t, s, obj("b", "u2", 15))
 		}, []string{"ns/a@5"}, nil, 0},
-		{"of two answers the newer one stays, in any order", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"the newer of two answers stays, in any order", func(t *testing.T, s *store.Store, sink source.Sink) {
 			put(t, s, a(12))
 			put(t, s, a(11))
 		}, []string{"ns/a@12"}, nil, 1},
-		{"an answer without version is not laid over", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"an answer without version is not overlaid", func(t *testing.T, s *store.Store, sink source.Sink) {
 			if r := put(t, s, a(0)); r != store.Unversioned {
 				t.Error(r)
 			}
@@ -116,7 +116,7 @@ func TestOverlay(t *testing.T) {
 		{"a delete is read at once", func(t *testing.T, s *store.Store, sink source.Sink) {
 			s.PutDeleted(a(0).key(), "u1")
 		}, []string{}, nil, 1},
-		{"an older change of what was deleted does not bring it back", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"an older change of a deleted object does not bring it back", func(t *testing.T, s *store.Store, sink source.Sink) {
 			s.PutDeleted(a(0).key(), "u1")
 			apply(t, sink, source.Modified, a(10))
 		}, []string{}, []string{"MODIFIED ns/a@10<5"}, 1},
@@ -144,7 +144,7 @@ func TestOverlay(t *testing.T) {
 			apply(t, sink, source.Added, obj("a", "u9", 12))
 		}, []string{"ns/a@12"}, []string{"DELETED ns/a@5<5 inferred", "ADDED ns/a@12"}, 0},
 		{
-			"a late answer to an update does not bring back what was deleted",
+			"a late answer to an update does not bring back a deleted object",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
 				s.PutDeleted(a(0).key(), "u1")
 				put(t, s, a(11))
@@ -153,7 +153,7 @@ func TestOverlay(t *testing.T) {
 			nil, 1,
 		},
 		{
-			"a delete of an unknown incarnation changes nothing that is read, and is remembered",
+			"a delete of an unknown incarnation changes no read, and is remembered",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
 				s.PutDeleted(a(0).key(), "u0")
 			},
@@ -161,7 +161,7 @@ func TestOverlay(t *testing.T) {
 			nil, 1,
 		},
 		{
-			"what we deleted before the watch told of its creation is not read, and given",
+			"an object deleted before its creation event is not read, but delivered",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
 				s.PutDeleted(obj("b", "", 0).key(), "u2")
 				apply(t, sink, source.Added, obj("b", "u2", 10))
@@ -171,12 +171,12 @@ func TestOverlay(t *testing.T) {
 			[]string{"ADDED ns/b@10", "MODIFIED ns/b@11<10"},
 			1,
 		},
-		{"until the watch tells of its deletion", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"until the watch delivers its deletion", func(t *testing.T, s *store.Store, sink source.Sink) {
 			s.PutDeleted(obj("b", "", 0).key(), "u2")
 			apply(t, sink, source.Added, obj("b", "u2", 10))
 			apply(t, sink, source.Deleted, obj("b", "u2", 11))
 		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10", "DELETED ns/b@11<10"}, 0},
-		{"or a list begun later omits it", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"or a list that began later omits it", func(t *testing.T, s *store.Store, sink source.Sink) {
 			s.PutDeleted(obj("b", "", 0).key(), "u2")
 			list(t, sink, 20, a(5))
 		}, []string{"ns/a@5"}, nil, 0},
@@ -187,14 +187,14 @@ func TestOverlay(t *testing.T) {
 				t.Error(r)
 			}
 		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10", "DELETED ns/b@11<10"}, 0},
-		{"and so can a list", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"a list can be faster, too", func(t *testing.T, s *store.Store, sink source.Sink) {
 			list(t, sink, 20)
 			if r := s.PutDeleted(a(0).key(), "u1"); r != store.AlreadyKnown {
 				t.Error(r)
 			}
 		}, []string{}, []string{"DELETED ns/a@5<5 inferred"}, 0},
 		{
-			"of several incarnations that we made and deleted none comes back",
+			"none of several incarnations that we created and deleted comes back",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
 				for i, uid := range []string{"u2", "u3"} {
 					put(t, s, obj("b", uid, 10+2*i))
@@ -206,7 +206,7 @@ func TestOverlay(t *testing.T) {
 			[]string{"ADDED ns/b@10"},
 			1,
 		},
-		{"until all of it has been told", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"until the watch has delivered all of them", func(t *testing.T, s *store.Store, sink source.Sink) {
 			for i, uid := range []string{"u2", "u3"} {
 				put(t, s, obj("b", uid, 10+2*i))
 				s.PutDeleted(obj("b", "", 0).key(), types.UID(uid))
@@ -217,9 +217,9 @@ func TestOverlay(t *testing.T) {
 			}
 		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10", "DELETED ns/b@11<10", "ADDED ns/b@12", "DELETED ns/b@13<12"}, 0},
 		{
-			"what was there before the incarnation that we deleted does not come back either",
+			"an incarnation before the deleted one does not come back either",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
-				put(t, s, obj("a", "u9", 12)) // u1 was deleted by somebody
+				put(t, s, obj("a", "u9", 12)) // another client deleted u1
 				s.PutDeleted(a(0).key(), "u9")
 				apply(t, sink, source.Modified, a(10))
 			},
@@ -227,7 +227,7 @@ func TestOverlay(t *testing.T) {
 			[]string{"MODIFIED ns/a@10<5"},
 			1,
 		},
-		{"a write between two deletes keeps what is known to be gone", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"a write between two deletes keeps both tombstones", func(t *testing.T, s *store.Store, sink source.Sink) {
 			s.PutDeleted(a(0).key(), "u1")
 			put(t, s, obj("a", "u9", 12))
 			s.PutDeleted(a(0).key(), "u9")
@@ -236,7 +236,7 @@ func TestOverlay(t *testing.T) {
 			apply(t, sink, source.Added, obj("a", "u9", 12))
 		}, []string{}, []string{"MODIFIED ns/a@10<5", "DELETED ns/a@11<10", "ADDED ns/a@12"}, 1},
 		{
-			"a list begun after the delete that omits it ends the tombstone",
+			"a list that began after the delete and omits the object ends the tombstone",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
 				s.PutDeleted(a(0).key(), "u1")
 				list(t, sink, 20)
@@ -245,7 +245,7 @@ func TestOverlay(t *testing.T) {
 			[]string{"DELETED ns/a@5<5 inferred"},
 			0,
 		},
-		{"a list begun before it does not bring it back", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"a list begun before the delete does not bring it back", func(t *testing.T, s *store.Store, sink source.Sink) {
 			r := sink.Replace()
 			if err := r.Put(a(5).object()); err != nil {
 				t.Fatal(err)
@@ -254,7 +254,7 @@ func TestOverlay(t *testing.T) {
 			r.Commit(source.Commit{Version: "20"})
 		}, []string{}, nil, 1},
 		{
-			"a list begun before a delete that omits what was there ends the tombstone",
+			"a list that began before the delete and omits the listed object ends the tombstone",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
 				r := sink.Replace()
 				s.PutDeleted(a(0).key(), "u1")
@@ -264,7 +264,7 @@ func TestOverlay(t *testing.T) {
 			[]string{"DELETED ns/a@5<5 inferred"},
 			0,
 		},
-		{"also if it is newer than what we alone knew", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"also if it is newer than a version that only we knew", func(t *testing.T, s *store.Store, sink source.Sink) {
 			r := sink.Replace()
 			if err := r.Put(a(5).object()); err != nil {
 				t.Fatal(err)
@@ -283,7 +283,7 @@ func TestOverlay(t *testing.T) {
 			r.Commit(source.Commit{Version: "20"})
 			apply(t, sink, source.Added, obj("b", "u2", 25))
 		}, []string{"ns/a@5"}, []string{"ADDED ns/b@25"}, 1},
-		{"a list that has it evicts it", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"a list that has the version evicts it", func(t *testing.T, s *store.Store, sink source.Sink) {
 			put(t, s, a(10))
 			list(t, sink, 20, a(10))
 		}, []string{"ns/a@10"}, []string{"MODIFIED ns/a@10<5"}, 0},
@@ -292,7 +292,7 @@ func TestOverlay(t *testing.T) {
 			list(t, sink, 20, a(5))
 		}, []string{"ns/a@5", "ns/b@30"}, nil, 1},
 		{
-			"created by us, deleted by somebody during an outage: a ghost",
+			"created by us, deleted by another client during an outage: a ghost",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
 				put(t, s, obj("b", "u2", 10))
 				list(t, sink, 20, a(5))
@@ -302,7 +302,7 @@ func TestOverlay(t *testing.T) {
 			0,
 		},
 		{
-			"a deletion concluded from a list evicts, whatever the version",
+			"a deletion inferred from a list evicts any version",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
 				put(t, s, a(30))
 				list(t, sink, 20)
@@ -326,7 +326,7 @@ func TestOverlay(t *testing.T) {
 			r.Commit(source.Commit{Version: "4", Epoch: true})
 		}, []string{"ns/a@3"}, []string{"EPOCH", "MODIFIED ns/a@3<5"}, 0},
 		{
-			"an answer or a delete of before an epoch that comes after it is not believed",
+			"an answer or a delete from before an epoch is ignored after it",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
 				written := s.BeginWrite(a(0).key(), store.WriteContext{})
 				deleted := s.BeginWrite(a(0).key(), store.WriteContext{})
@@ -351,7 +351,7 @@ func TestOverlay(t *testing.T) {
 			1,
 		},
 		{
-			"a namespace that is not watched any more takes its entries along",
+			"a namespace that is not watched any more drops its entries",
 			func(t *testing.T, s *store.Store, sink source.Sink) {
 				put(t, s, a(30))
 				s.DropScope("")
@@ -427,11 +427,11 @@ func TestOverlaySelectors(t *testing.T) {
 		t.Error(r)
 	}
 	if d := cmp.Diff([]string{}, read(s)); d != "" {
-		t.Errorf("what we moved out of the selector is still read: %s", d)
+		t.Errorf("an object that we moved out of the selector is still read: %s", d)
 	}
 	apply(t, sink, source.Deleted, x)
 	if n := s.OverlayStats().Entries; n != 0 {
-		t.Errorf("%d entries after the watch has said so too", n)
+		t.Errorf("%d entries after the watch has confirmed it", n)
 	}
 	if r := put(t, s, thing{ns: "other", name: "b", uid: "u2", version: 20}); r != store.OutOfScope {
 		t.Errorf("another namespace: %v", r)
@@ -451,41 +451,41 @@ func TestOverlaySelectors(t *testing.T) {
 	}
 }
 
-// TestLateWriteIsToldOutsideOfLocks: a handler of the logger may read the store.
-func TestLateWriteIsToldOutsideOfLocks(t *testing.T) {
+// TestLateWriteIsLoggedOutsideOfLocks: the store logs a late write without a lock, so a log handler may read the store.
+func TestLateWriteIsLoggedOutsideOfLocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s *store.Store
-		said := &sayings{say: func() {
+		handler := &logFunc{call: func() {
 			if store.Locked(s) {
-				t.Error("the store is locked: to ask it would be to wait for oneself")
+				t.Error("the store is locked: a read would deadlock")
 			}
 		}}
-		s = newStore(t, store.Options{OverlayBound: time.Minute, Logger: slog.New(said)})
+		s = newStore(t, store.Options{OverlayBound: time.Minute, Logger: slog.New(handler)})
 		list(t, s.Sink(""), 9)
 		x := obj("a", "u1", 10)
 		put(t, s, x)
 		time.Sleep(61 * time.Second)
 		for range 2 {
-			if !s.Overdue(x.key()) || said.count != 1 {
-				t.Errorf("it was told %d times, want once", said.count)
+			if !s.Overdue(x.key()) || handler.count != 1 {
+				t.Errorf("logged %d times, want once", handler.count)
 			}
 		}
 	})
 }
 
-// sayings is a handler of a logger that has something to do for each line.
-type sayings struct {
+// logFunc is a log handler that calls a function for each line.
+type logFunc struct {
 	slog.Handler
-	say   func()
+	call  func()
 	count int
 }
 
-func (h *sayings) Enabled(context.Context, slog.Level) bool { return true }
-func (h *sayings) WithAttrs([]slog.Attr) slog.Handler       { return h }
-func (h *sayings) Handle(context.Context, slog.Record) error {
+func (h *logFunc) Enabled(context.Context, slog.Level) bool { return true }
+func (h *logFunc) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *logFunc) Handle(context.Context, slog.Record) error {
 	h.count++
-	h.say()
+	h.call()
 	return nil
 }
 
@@ -511,8 +511,8 @@ func TestOverlayBound(t *testing.T) {
 	})
 }
 
-// What we deleted and the watch never tells of (it was gone before the list under way, or is of no interest to the
-// selector) is not remembered for ever, and is no reason to mistrust reads.
+// A tombstone whose deletion event never comes is not kept for ever, and does not make reads overdue. The object may
+// have left before the list under way, or never have matched the selector.
 func TestUnknownTombstonesExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -524,7 +524,7 @@ func TestUnknownTombstonesExpire(t *testing.T) {
 		s.PutDeleted(k, "u0")
 		sink.Bookmark("10")
 		if n := s.OverlayStats().Entries; n != 1 {
-			t.Errorf("%d entries after a bookmark that may be from before", n)
+			t.Errorf("%d entries after a bookmark that may be older than the delete", n)
 		}
 		time.Sleep(2 * time.Minute)
 		if st := s.OverlayStats(); s.Overdue(k) || len(st.Overdue) > 0 {
@@ -553,7 +553,7 @@ func TestParseDeletion(t *testing.T) {
 	}
 	for _, bad := range []string{"<html>", "k8s\x00\xff"} {
 		if _, _, err := store.ParseDeletion([]byte(bad)); err == nil {
-			t.Errorf("no error for %q, which is no answer", bad)
+			t.Errorf("no error for %q, which is not an answer", bad)
 		}
 	}
 }

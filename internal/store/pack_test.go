@@ -21,7 +21,7 @@ func packed(ns, name string, version int, body string) *source.Object {
 	return o
 }
 
-// TestPacking: objects come back byte by byte, however often they change, are packed, superseded, deleted and moved.
+// TestPacking: objects keep every byte, however often they are changed, packed, superseded, deleted and moved.
 func TestPacking(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
@@ -66,13 +66,13 @@ func TestPacking(t *testing.T) {
 		s.Flush()
 		for k, raw := range want {
 			if r, ok := s.Get(k); !ok || !bytes.Equal(r.Raw(), raw) {
-				t.Fatalf("round %d: %s is not what was stored", round, k)
+				t.Fatalf("round %d: %s differs from the stored bytes", round, k)
 			}
 		}
 	}
 	for _, o := range old {
 		if !bytes.Equal(o.r.Raw(), o.raw) {
-			t.Fatalf("%s@%s, which is superseded, is not what was stored", o.r.Key(), o.r.Version())
+			t.Fatalf("the superseded %s@%s differs from the stored bytes", o.r.Key(), o.r.Version())
 		}
 	}
 	if st := s.MemoryStats(); st.Dictionaries > 1+8*4 {
@@ -106,7 +106,7 @@ func TestCompaction(t *testing.T) {
 	r.Commit(source.Commit{Version: "50000"})
 	s.Flush()
 	full := s.MemoryStats().Mapped
-	r = sink.Replace() // every fourth remains
+	r = sink.Replace() // every fourth object remains
 	for i := 0; i < n; i += 4 {
 		if err := r.Put(objects[i]); err != nil {
 			t.Fatal(err)
@@ -120,12 +120,12 @@ func TestCompaction(t *testing.T) {
 	for i := 0; i < n; i += 4 {
 		rec, ok := s.Get(Key{"ns", fmt.Sprint("o", i)})
 		if !ok || !bytes.Equal(rec.Raw(), objects[i].Raw) {
-			t.Fatalf("object %d is not what was stored", i)
+			t.Fatalf("object %d differs from the stored bytes", i)
 		}
 	}
 }
 
-func TestAbortGivesBack(t *testing.T) {
+func TestAbortFreesMemory(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
 	defer s.Close()

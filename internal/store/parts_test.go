@@ -89,7 +89,7 @@ func (p *parts) shown() string {
 
 func (p *parts) hasOverlay() bool { r := p.pub.current(); return r.base != r.merged }
 
-// TestOverlayAlone: the merged state shows an answer until the base has it or a newer version, and hides a deleted
+// TestOverlayAlone: the merged state shows an answer until the base has it or a newer version. It hides a deleted
 // incarnation until the base has lost it.
 func TestOverlayAlone(t *testing.T) {
 	t.Parallel()
@@ -245,8 +245,8 @@ func TestOwnWritesAlone(t *testing.T) {
 	}
 }
 
-// TestSettleAlone: Settle relies on the watch. If the watch does not help, and there is no source to ask, readers are
-// told to ask the server until the scope has reached the version, or for the bound.
+// TestSettleAlone: Settle relies on the watch. If the watch does not help and there is no source to ask, readers must
+// ask the server. This ends when the scope has reached the version, or after the bound.
 func TestSettleAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -274,8 +274,8 @@ func TestSettleAlone(t *testing.T) {
 	})
 }
 
-// TestCoverageOfVersions: what is older than the known state, or equal to it, is old; versions that cannot be ordered
-// are compared for equality only.
+// TestCoverageOfVersions: versions up to the known state are old. Versions without order are compared only for
+// equality.
 func TestCoverageOfVersions(t *testing.T) {
 	t.Parallel()
 	p := newParts(t)
@@ -363,7 +363,7 @@ func TestWaitsAlone(t *testing.T) {
 			t.Errorf("at version 7: %v", err)
 		}
 		if err := seven(t.Context()); err != nil {
-			t.Errorf("a wait for what is there: %v", err)
+			t.Errorf("a wait for a reached version: %v", err)
 		}
 		wait(w.Barrier)
 		if err := locked(func() { w.end(errNoName, func(w *waiter) bool { return w.barrier }) }); !errors.Is(err, errNoName) {
@@ -383,8 +383,8 @@ func TestWaitsAlone(t *testing.T) {
 	})
 }
 
-// TestPublisherAlone: readers are never ahead of the sequence, an edit keeps base and merged state apart only if they
-// are, and the channel is closed with the root that made the store synced.
+// TestPublisherAlone: readers are never ahead of the sequence. An edit keeps equal base and merged states equal. The
+// channel is closed with the root that made the store synced.
 func TestPublisherAlone(t *testing.T) {
 	t.Parallel()
 	p := newParts(t)
@@ -420,7 +420,7 @@ func TestEchoFilterAlone(t *testing.T) {
 		versions []string // of the changes while the write is in flight; the base of the write is 5
 		answer   string   // "": the write fails
 		deleted  bool     // a deletion follows
-		want     []string // versions of what is delivered
+		want     []string // the delivered versions
 	}{
 		{"the echo of the write", []string{"6"}, "6", false, nil},
 		{"the write failed", []string{"6"}, "", false, []string{"6"}},
@@ -488,16 +488,16 @@ func (c *callers) reset(*coverage, error)        {}
 func (c *callers) survey(cov *coverage) *surveys { return &surveys{cov: cov} }
 func (c *callers) drop(*surveys)                 { c.dropped++ }
 
-// TestIntakeAlone: a sink applies what is new, counts what is old, and tells those that wait.
+// TestIntakeAlone: a sink applies new changes, counts old ones, and notifies waiting callers.
 func TestIntakeAlone(t *testing.T) {
 	t.Parallel()
-	p, told := newParts(t), &callers{}
+	p, waits := newParts(t), &callers{}
 	delete(p.scopes, "")
 	l := &ledger{}
 	l.init()
 	in := &intake{
 		opt: &Options{Namespaced: true}, pub: &p.pub, codec: &p.codec, order: &p.order, coverages: p.scopes,
-		overlay: &p.overlay, ledger: l, waits: told, sinks: map[string]*scope{},
+		overlay: &p.overlay, ledger: l, waits: waits, sinks: map[string]*scope{},
 	}
 	sink := in.Sink("a")
 	apply := func(typ source.ChangeType, ns, version string) error {
@@ -529,24 +529,23 @@ func TestIntakeAlone(t *testing.T) {
 	if n := in.stats.applied.Load(); n != 3 || in.stats.suppressed.Load() != 3 || in.stats.quarantined.Load() != 1 {
 		t.Errorf("%d changes are applied, %d suppressed", n, in.stats.suppressed.Load())
 	}
-	if told.notified != 3 || in.Version() != "9" {
-		t.Errorf("waiting callers are notified %d times, the version is %q", told.notified, in.Version())
+	if waits.notified != 3 || in.Version() != "9" {
+		t.Errorf("waiting callers are notified %d times, the version is %q", waits.notified, in.Version())
 	}
 	sink.Report(source.Status{Phase: source.Degraded, Reason: source.ReasonForbidden})
-	if st := in.Statuses(); told.refused != 1 || len(st) != 1 || st[0].Reason != source.ReasonForbidden {
+	if st := in.Statuses(); waits.refused != 1 || len(st) != 1 || st[0].Reason != source.ReasonForbidden {
 		t.Errorf("after a refusal: %+v", st)
 	}
 	if err := apply(source.Added, "a", "10"); err != nil || p.shown() != "10" {
 		t.Errorf("%v; shown is %q", err, p.shown())
 	}
 	in.DropScope("a")
-	if err := apply(source.Modified, "a", "11"); err != nil || p.shown() != "" || told.dropped != 1 || in.isWatched("a") {
+	if err := apply(source.Modified, "a", "11"); err != nil || p.shown() != "" || waits.dropped != 1 || in.isWatched("a") {
 		t.Errorf("of a dropped scope: %v, %q is shown", err, p.shown())
 	}
 }
 
-// TestClaimsOfFiles: a file belongs to one store at a time, and its next owner waits for the last save of the previous
-// one.
+// TestClaimsOfFiles: a file belongs to one store at a time. Its next owner waits for the last save of the previous one.
 func TestClaimsOfFiles(t *testing.T) {
 	t.Parallel()
 	var none *saver
@@ -591,6 +590,6 @@ func TestClaimsOfFiles(t *testing.T) {
 	next.end()
 	next.release()
 	if v.claim(stores(Options{}), nil) == nil {
-		t.Error("the file is not given up")
+		t.Error("the file is not released")
 	}
 }

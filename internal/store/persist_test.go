@@ -42,13 +42,13 @@ func TestSaveAndLoad(t *testing.T) {
 		t.Errorf("loaded (-want +got):\n%s", d)
 	}
 	if got, ok := l.Get(x.key()); !ok || !bytes.Equal(got.Raw(), x.json()) {
-		t.Error("not what was saved")
+		t.Error("loaded bytes differ from the saved ones")
 	}
 	if k := l.Sink("one").Known(); k != (source.Known{Version: "9", Count: 1}) {
 		t.Errorf("a source finds %+v, want to resume at 9", k)
 	}
 	if l.HasSynced() {
-		t.Error("synced although nobody has said that what was saved is current")
+		t.Error("synced although the saved state is not confirmed")
 	}
 	for _, ns := range []string{"one", "two"} {
 		if l.HasSynced() {
@@ -57,7 +57,7 @@ func TestSaveAndLoad(t *testing.T) {
 		l.Sink(ns).Report(source.Status{Phase: source.Watching, Reason: source.ReasonWatching, Synced: true})
 	}
 	if !l.HasSynced() {
-		t.Error("not synced although all of it has caught up")
+		t.Error("not synced although all scopes have caught up")
 	}
 	c := l.Subscribe(store.SubscribeOptions{From: store.FromNow})
 	drain(c)
@@ -115,14 +115,14 @@ func TestLoadRefuses(t *testing.T) {
 	}
 	if err := newStore(t, store.Options{}).Load(t.TempDir(), "cluster"); !errors.Is(err, store.ErrNotSaved) ||
 		!errors.Is(err, os.ErrNotExist) {
-		t.Errorf("nothing there: %v", err)
+		t.Errorf("no file: %v", err)
 	}
 	if err := newStore(t, store.Options{}).Save(filepath.Join(dir, "none"), "cluster"); err == nil {
-		t.Error("saved to a directory that is not there")
+		t.Error("saved to a missing directory")
 	}
 }
 
-// TestLoadCutAnywhere: wherever a crash has cut a file, nothing of it is believed.
+// TestLoadCutAnywhere: a file that a crash has cut at any byte is refused.
 func TestLoadCutAnywhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -151,7 +151,7 @@ func TestLoadCutAnywhere(t *testing.T) {
 	}
 }
 
-// FuzzLoad: no bytes make Load panic, or allocate without bound.
+// FuzzLoad: no input makes Load panic or allocate without bound.
 func FuzzLoad(f *testing.F) {
 	s := store.New(store.Options{})
 	defer s.Close()
@@ -176,7 +176,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// Without a directory nothing is written, and least of all where the program happens to have been started.
+// Without a directory no file is written, not even in the working directory of the program.
 func TestNoDirectory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := newStore(t, store.Options{})

@@ -116,8 +116,8 @@ func TestDecoderPromises(t *testing.T) {
 	}
 }
 
-// TestDecoderKnowsFieldsThatATypeLacks: protobuf with an unknown field is not all that the type has.
-func TestDecoderKnowsFieldsThatATypeLacks(t *testing.T) {
+// TestDecoderReportsFieldsThatATypeLacks: protobuf with an unknown field is not all that the type has.
+func TestDecoderReportsFieldsThatATypeLacks(t *testing.T) {
 	t.Parallel()
 	d, e := decoderOf(func(*decoder) {}), encodedPod(t, source.Protobuf, "web-0")
 	if !d.typeHasAll(e) {
@@ -154,8 +154,8 @@ func TestFormsAlone(t *testing.T) {
 	runtime.KeepAlive(one)
 }
 
-// TestHotSetAlone: decoded objects are held up to the limit, the ones that were not used lately go first, and a failed
-// decoding leaves nothing.
+// TestHotSetAlone: decoded objects are held up to the limit, and the least recently used ones go first. A failed
+// decoding leaves no form.
 func TestHotSetAlone(t *testing.T) {
 	t.Parallel()
 	p := newParts(t)

@@ -19,9 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// TestRandomRestarts ends a program at any moment and starts it again, with faults and changes before, meanwhile and
-// after. Whenever it says that it is synced, it has what the server has. Now and then a second program runs beside it
-// on the same directory, which it should not, and harms nothing but what is saved.
+// TestRandomRestarts stops a program at random moments and starts it again, among faults and changes. Whenever the
+// program reports that it is synced, it has what the server has. Sometimes a second program shares the directory, which
+// is a misuse. It may damage only the saved files.
 func TestRandomRestarts(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, seed uint64) {
@@ -61,10 +61,10 @@ func (r *restarts) play(t *testing.T) {
 			t.Fatalf("run %d is not synced within two hours: %+v", run, k.Statuses())
 		}
 		if !k.has(r.state(t)) {
-			t.Errorf("run %d is said to be synced and has not what the server has", run)
+			t.Errorf("run %d reports that it is synced but differs from the server", run)
 		}
 		for _, second := range seconds {
-			if restored { // what it saves is of the new history once it has noticed
+			if restored { // it saves the new history once it has noticed the rollback
 				second.settle(t, s, 2*time.Hour)
 			}
 		}
@@ -95,7 +95,7 @@ func (r *restarts) play(t *testing.T) {
 	}
 }
 
-// state is what the server has.
+// state returns the objects of the server.
 func (r *restarts) state(t *testing.T) map[string]watchtest.State {
 	t.Helper()
 	all, err := watchtest.ServerState(r.server, savedMaps)
@@ -105,10 +105,10 @@ func (r *restarts) state(t *testing.T) map[string]watchtest.State {
 	return all
 }
 
-// away is what happens while the program does not run.
+// away changes the server while the program does not run.
 func (r *restarts) away(t *testing.T, restored bool) {
-	if restored { // and nothing is written until it is noticed, or nobody could tell
-		_ = r.server.Rollback(max(2, r.server.Revision()-uint64(r.rnd.IntN(6)))) // unless that is compacted
+	if restored { // no write may follow before the program notices, or the rollback could not be detected
+		_ = r.server.Rollback(max(2, r.server.Revision()-uint64(r.rnd.IntN(6)))) // the revision may be compacted
 		return
 	}
 	if r.rnd.IntN(3) > 0 {
@@ -123,7 +123,7 @@ func (r *restarts) away(t *testing.T, restored bool) {
 	}
 	for _, f := range files {
 		if filepath.Ext(f) != ".store" {
-			continue // what another one is writing
+			continue // a temporary file of the other program
 		}
 		old := time.Now().Add(-2 * time.Hour)
 		switch r.rnd.IntN(8) {
@@ -150,7 +150,7 @@ func (r *restarts) change(t *testing.T) {
 		name := fmt.Sprint("o", r.rnd.IntN(8))
 		switch r.rnd.IntN(5) {
 		case 0:
-			_ = r.server.Remove(savedMaps, "ns", name) // unless there is none
+			_ = r.server.Remove(savedMaps, "ns", name) // an error means that there is no such object
 		case 1:
 			other := &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
@@ -175,7 +175,7 @@ func (r *restarts) fault() {
 	}
 }
 
-// TestSavedAfterRollback: what is saved is of the history that the server has now, also when it comes to the same
+// TestSavedAfterRollback: the saved state belongs to the server's present history, even when that reaches the saved
 // version again.
 func TestSavedAfterRollback(t *testing.T) {
 	t.Parallel()
@@ -185,7 +185,7 @@ func TestSavedAfterRollback(t *testing.T) {
 		for run := range 3 {
 			k := startKept(t, s, dir)
 			<-k.Synced()
-			if run == 1 { // what was saved has the version that the second history is about to reach
+			if run == 1 { // the second history is about to reach the saved version
 				if err := s.Rollback(before); err != nil {
 					t.Fatal(err)
 				}

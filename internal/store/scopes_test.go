@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Two stores whose namespaces are changed to be the same go on beside each other, and one that is opened for what
-// another has left is new.
+// Two stores that are moved to the same namespaces remain two stores. A request for namespaces that a store has left
+// opens a new one.
 func TestSetNamespaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestSetNamespaces(t *testing.T) {
 		holds(three, "c")
 		four := open("b", "a")
 		if four.Store == one.Store {
-			t.Error("a store that was moved is found at its old place")
+			t.Error("a moved store is found at its old namespaces")
 		}
 		holds(four, "a", "b")
 		move(three)
@@ -99,7 +99,7 @@ func TestSetNamespaces(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := server.Log().Open(apiserver.Match{}); n != 0 {
-			t.Errorf("%d requests are open", n)
+			t.Errorf("%d open requests", n)
 		}
 		if err := one.SetNamespaces("z"); !errors.Is(err, store.ErrClosed) {
 			t.Errorf("after the release: %v", err)
@@ -111,8 +111,8 @@ func TestSetNamespaces(t *testing.T) {
 	})
 }
 
-// A namespace that comes back does not show an older state than before, although its first list is answered by a
-// replica that lags. After a rollback of history it does, with an epoch, and only once.
+// A namespace that comes back never shows an older state than before, even if a lagging replica answers its first list.
+// After a rollback of history it shows the older state once, with an epoch.
 func TestANamespaceComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestANamespaceComesBack(t *testing.T) {
 			synctest.Wait()
 			_, _ = seen()
 		}
-		// comesBack expects what a subscriber is given when the namespace comes back.
+		// comesBack checks the events of a subscriber when the namespace comes back.
 		comesBack := func(what string, want []string, epochs int) {
 			t.Helper()
 			if err := h.SetNamespaces("a", "b"); err != nil {

@@ -25,10 +25,10 @@ func TestEvents(t *testing.T) {
 		want   []string
 	}{
 		{
-			"what was listed is initial, then SYNCED", func(t *testing.T, sink source.Sink) { list(t, sink, 9, a(5)) },
+			"listed objects are initial, then SYNCED", func(t *testing.T, sink source.Sink) { list(t, sink, 9, a(5)) },
 			[]string{"ADDED ns/a@5 initial", "SYNCED"},
 		},
-		{"a change has the prior state", func(t *testing.T, sink source.Sink) {
+		{"a change has the previous state", func(t *testing.T, sink source.Sink) {
 			list(t, sink, 9, a(5))
 			apply(t, sink, source.Modified, a(10))
 		}, []string{"ADDED ns/a@5 initial", "SYNCED", "MODIFIED ns/a@10<5"}},
@@ -44,7 +44,7 @@ func TestEvents(t *testing.T) {
 			list(t, sink, 9, a(5))
 			apply(t, sink, source.Deleted, a(10))
 		}, []string{"ADDED ns/a@5 initial", "SYNCED", "DELETED ns/a@10<5"}},
-		{"a deletion of an unknown object is nothing", func(t *testing.T, sink source.Sink) {
+		{"a deletion of an unknown object has no event", func(t *testing.T, sink source.Sink) {
 			list(t, sink, 9)
 			apply(t, sink, source.Deleted, a(10))
 		}, []string{"SYNCED"}},
@@ -56,7 +56,7 @@ func TestEvents(t *testing.T) {
 			list(t, sink, 9, a(5))
 			apply(t, sink, source.Added, obj("a", "u2", 11))
 		}, []string{"ADDED ns/a@5 initial", "SYNCED", "DELETED ns/a@5<5 inferred", "ADDED ns/a@11"}},
-		{"a replay is suppressed, also of what has been deleted since", func(t *testing.T, sink source.Sink) {
+		{"a replay is suppressed, also of an object deleted since", func(t *testing.T, sink source.Sink) {
 			list(t, sink, 9, a(5))
 			apply(t, sink, source.Modified, a(10))
 			apply(t, sink, source.Modified, a(10))
@@ -65,14 +65,14 @@ func TestEvents(t *testing.T) {
 			apply(t, sink, source.Deleted, a(11))
 			apply(t, sink, source.Modified, a(10))
 		}, []string{"ADDED ns/a@5 initial", "SYNCED", "MODIFIED ns/a@10<5", "DELETED ns/a@11<10"}},
-		{"a relist tells the difference and nothing else", func(t *testing.T, sink source.Sink) {
+		{"a relist delivers the difference alone", func(t *testing.T, sink source.Sink) {
 			list(t, sink, 9, a(5), obj("b", "u2", 6), obj("c", "u3", 7), obj("d", "u4", 8))
 			list(t, sink, 20, a(5), obj("b", "u2", 15), obj("d", "u5", 16), obj("e", "u6", 17))
 		}, []string{
 			"ADDED ns/a@5 initial", "ADDED ns/b@6 initial", "ADDED ns/c@7 initial", "ADDED ns/d@8 initial", "SYNCED",
 			"DELETED ns/c@7<7 inferred", "MODIFIED ns/b@15<6", "DELETED ns/d@8<8 inferred", "ADDED ns/d@16", "ADDED ns/e@17",
 		}},
-		{"what was deleted before the initial events ended is not there", func(t *testing.T, sink source.Sink) {
+		{"an object deleted before the end of the initial events is missing", func(t *testing.T, sink source.Sink) {
 			r := sink.Replace()
 			for _, x := range []thing{a(5), obj("b", "u2", 6)} {
 				if err := r.Put(x.object()); err != nil {
@@ -142,7 +142,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// sortInitial orders the initial events, whose order is not defined.
+// sortInitial sorts the initial events, whose order is undefined.
 func sortInitial(events []string) []string {
 	n := 0
 	for n < len(events) && len(events[n]) > 8 && events[n][len(events[n])-8:] == " initial" {
@@ -158,7 +158,7 @@ func sortInitial(events []string) []string {
 	return events
 }
 
-func TestUnchangedRelistStagesNothing(t *testing.T) {
+func TestUnchangedRelistKeepsObjects(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{})
 	sink := s.Sink("")
@@ -190,10 +190,10 @@ func TestRefusedObjects(t *testing.T) {
 		"no name": {ns: "ns", uid: "u"}, "foreign namespace": {ns: "other", name: "a", uid: "u", version: 3},
 	} {
 		if err := sink.Apply(source.Added, x.object()); err == nil {
-			t.Errorf("%s: Apply took it", reason)
+			t.Errorf("%s: Apply accepted it", reason)
 		}
 		if err := sink.Replace().Put(x.object()); err == nil {
-			t.Errorf("%s: Put took it", reason)
+			t.Errorf("%s: Put accepted it", reason)
 		}
 	}
 }
@@ -223,17 +223,17 @@ func TestQuarantine(t *testing.T) {
 	late := drain(s.Subscribe(store.SubscribeOptions{}))
 	if len(late) != 3 || late[0].Type != store.Added || late[1].Type != store.QuarantinedObject ||
 		!errors.Is(late[1].Err, bad) || late[2].Type != store.Synced {
-		t.Errorf("who subscribes later is given %v, want ADDED, QUARANTINED, SYNCED", summary(late))
+		t.Errorf("a later subscriber gets %v, want ADDED, QUARANTINED, SYNCED", summary(late))
 	}
 	if now := drain(s.Subscribe(store.SubscribeOptions{From: store.FromNow})); len(now) != 1 {
-		t.Errorf("who wants only changes is given %v", summary(now))
+		t.Errorf("a subscriber to changes alone gets %v", summary(now))
 	}
 	apply(t, sink, source.Modified, obj("a", "u1", 30))
 	if q := s.Quarantined(); len(q) != 0 {
 		t.Errorf("still quarantined after it could be read: %v", q)
 	}
 	if late := drain(s.Subscribe(store.SubscribeOptions{})); len(late) != 2 {
-		t.Errorf("who subscribes after that is given %v", summary(late))
+		t.Errorf("a subscriber after that gets %v", summary(late))
 	}
 }
 
@@ -261,7 +261,7 @@ func TestScopes(t *testing.T) {
 	}
 	s.DropScope("two")
 	if d := cmp.Diff([]string{"DELETED two/a@6<6 inferred"}, summary(drain(c))); d != "" {
-		t.Errorf("a namespace that is not watched any more (-want +got):\n%s", d)
+		t.Errorf("a namespace that is no longer watched (-want +got):\n%s", d)
 	}
 	if err := two.Apply(source.Added, thing{ns: "two", name: "b", uid: "u3", version: 30}.object()); err != nil ||
 		s.Len() != 0 {
@@ -273,13 +273,13 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// Who was told that the store has synced finds in it what was listed.
-func TestSyncedIsToldAfterTheObjectsAreThere(t *testing.T) {
+// A caller that sees the store synced finds the listed objects in it.
+func TestSyncedAfterObjectsAreVisible(t *testing.T) {
 	t.Parallel()
 	for range 10 {
 		s := store.New(store.Options{})
-		last := s.Sink("ns")  // the store is not synced before this scope is
-		for i := range 2000 { // so that there is something to do between a commit and its publication
+		last := s.Sink("ns")  // the store is not synced before this scope
+		for i := range 2000 { // enough objects to delay the publication of a commit
 			list(t, s.Sink(fmt.Sprint("empty-", i)), 5)
 		}
 		seen := make(chan int)
@@ -291,7 +291,7 @@ func TestSyncedIsToldAfterTheObjectsAreThere(t *testing.T) {
 		n := <-seen
 		s.Close()
 		if n != 1 {
-			t.Fatalf("%d objects right after it has synced", n)
+			t.Fatalf("%d objects right after SYNCED", n)
 		}
 	}
 }

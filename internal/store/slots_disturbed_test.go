@@ -24,9 +24,9 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestDisturbedSlots has slots come and go in random order while objects change, own writes are answered late, requests
-// fail and subscribers are slow. At rest the store has what the server has in these slots, and every subscriber was
-// told exactly that. Nothing was ever told to be deleted that was there.
+// TestDisturbedSlots adds and removes slots in random order while objects change, answers are late, requests fail and
+// subscribers are slow. At rest the store has what the server has in these slots, and every subscriber got exactly
+// those changes. No subscriber got a DELETED event for an existing object.
 func TestDisturbedSlots(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, seed uint64) {
@@ -48,13 +48,13 @@ type disturbedSlots struct {
 	sharding *source.Sharding
 	watched  *watchtest.Watched
 	recs     []*watchtest.Recorder
-	epochs   bool // history may go back
-	ordered  bool // versions are
+	epochs   bool // the test rolls history back
+	ordered  bool // versions have an order
 	answers  []answer
 	log      []string
 }
 
-// answer is one to an own write that has not arrived yet.
+// answer is an answer to an own write that has not arrived yet.
 type answer struct {
 	write   *store.Write
 	object  *unstructured.Unstructured
@@ -100,7 +100,7 @@ func (p *disturbedSlots) play() {
 		p.atRest()
 	}
 	if p.rnd.IntN(2) == 0 {
-		p.step() // at any moment
+		p.step() // at a random moment
 	}
 	for _, a := range p.answers {
 		a.write.Fail()
@@ -134,7 +134,7 @@ func (p *disturbedSlots) step() {
 	case 11, 12:
 		p.arrive()
 	case 13:
-		// Who does not look before the versions are as high again cannot tell.
+		// A subscriber that looks only after the versions are as high again cannot detect a rollback.
 		if p.epochs && p.rnd.IntN(3) == 0 && p.server.Revision() > 20 && !p.sharding.Held().IsEmpty() {
 			p.server.ClearFaults()
 			p.settle(time.Hour)
@@ -147,7 +147,7 @@ func (p *disturbedSlots) step() {
 	}
 }
 
-// record adds a subscriber to whom no object must be told to be deleted that is there.
+// record adds a subscriber. It fails on a DELETED event for an object that exists.
 func (p *disturbedSlots) record(from store.From) {
 	p.recs = append(p.recs, p.watched.RecordWith(watchtest.RecorderOptions{
 		Name: fmt.Sprint("subscriber ", len(p.recs)), Subscribe: store.SubscribeOptions{From: from},
@@ -157,7 +157,7 @@ func (p *disturbedSlots) record(from store.From) {
 			}
 			now, err := p.server.Object(savedMaps, e.Key.Namespace, e.Key.Name)
 			if err == nil && now.GetUID() == e.Object.UID() {
-				p.t.Errorf("%s is told to be deleted, and is there at version %s", e.Key, now.GetResourceVersion())
+				p.t.Errorf("%s has a DELETED event but exists at version %s", e.Key, now.GetResourceVersion())
 			}
 		},
 	}))
@@ -194,10 +194,10 @@ func (p *disturbedSlots) settle(d time.Duration) {
 	synctest.Wait()
 }
 
-// change writes an object, as somebody else or as an own write whose answer arrives later.
+// change writes an object, as another client or as an own write with a late answer.
 func (p *disturbedSlots) change() {
 	key := store.Key{Namespace: string('a' + rune(p.rnd.IntN(6))), Name: fmt.Sprint("o", p.rnd.IntN(3))}
-	own := p.rnd.IntN(3) == 0 && p.ordered && !p.epochs // otherwise a late answer cannot be told from a newer one
+	own := p.rnd.IntN(3) == 0 && p.ordered && !p.epochs // otherwise a late answer looks like a newer one
 	var w *store.Write
 	if own {
 		w = p.watched.Store.BeginWrite(key, store.WriteContext{})
@@ -230,7 +230,7 @@ func (p *disturbedSlots) change() {
 	}
 }
 
-// arrive brings the answers to own writes, in their order.
+// arrive delivers the answers to own writes in their order.
 func (p *disturbedSlots) arrive() {
 	for len(p.answers) > 0 && p.rnd.IntN(4) > 0 {
 		p.answer()
@@ -253,11 +253,11 @@ func (p *disturbedSlots) answer() {
 	p.note("answer: %s/%s %s: %s %v", a.object.GetNamespace(), a.object.GetName(), a.object.GetResourceVersion(), result,
 		err)
 	if result == store.NeedsBarrier {
-		p.t.Errorf("the answer for %s/%s could not be placed", a.object.GetNamespace(), a.object.GetName())
+		p.t.Errorf("the answer for %s/%s has no slot", a.object.GetNamespace(), a.object.GetName())
 	}
 }
 
-// atRest ends the faults and looks whether everything is as it should be.
+// atRest ends the faults and compares the store and the subscribers with the server.
 func (p *disturbedSlots) atRest() {
 	p.t.Helper()
 	p.server.ClearFaults()
@@ -267,7 +267,7 @@ func (p *disturbedSlots) atRest() {
 	for _, r := range p.recs {
 		r.Unblock()
 	}
-	p.settle(time.Hour) // beyond the life of a watch that meets its fault to the end
+	p.settle(time.Hour) // longer than a watch with a fault can live
 	p.note("at rest, holding %s", p.sharding.Held())
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Hour)
 	defer cancel()
@@ -278,12 +278,12 @@ func (p *disturbedSlots) atRest() {
 		p.t.Error(err)
 	}
 	for _, v := range p.watched.Check() {
-		if p.epochs && v.Invariant == "W11" { // what was deleted may be there again
+		if p.epochs && v.Invariant == "W11" { // a deleted object may exist again
 			continue
 		}
 		p.t.Errorf("holding %s: %v", p.sharding.Held(), v)
 	}
 	if n := p.watched.Store.OverlayStats().Entries; n > 0 && p.sharding.Held().IsEmpty() {
-		p.t.Errorf("%d own writes are laid over nothing", n)
+		p.t.Errorf("%d overlaid own writes are left", n)
 	}
 }

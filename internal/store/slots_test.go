@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// twoSlots are of namespaces: of here and there.
+// twoSlots shards by namespace: here is in slot 0, and there in slot 1.
 var (
 	twoSlots = shard.Layout{Slots: 2}
 	here     = namespaceOf(0)
@@ -36,7 +36,7 @@ func at(ns, uid string, version int) thing {
 	return thing{ns: ns, name: "x", uid: uid, version: version}
 }
 
-// sharded is a store of some slots with the sink that fills it.
+// sharded is a store of some slots with its sink.
 type sharded struct {
 	t testing.TB
 	*store.Store
@@ -66,7 +66,7 @@ func (s *sharded) gain(slot, version int, things ...thing) {
 	r.Commit(source.Commit{Version: fmt.Sprint(version)})
 }
 
-// TestLeftIsFolded gives the same history to a subscriber that takes each event and to one that takes all of it at
+// TestLeftIsFolded delivers one history to two subscribers: one takes each event, and the other takes all events at
 // once.
 func TestLeftIsFolded(t *testing.T) {
 	t.Parallel()
@@ -82,9 +82,9 @@ func TestLeftIsFolded(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		reason string
-		given  []thing // before the subscribers stop to take
+		given  []thing // before the subscribers stop taking
 		steps  []func(*sharded)
-		quick  []string // without those in given
+		quick  []string // without the events of given
 		slow   []string
 	}{
 		{
@@ -95,42 +95,42 @@ func TestLeftIsFolded(t *testing.T) {
 			[]string{"LEFT @5<5"},
 		},
 		{
-			"It changes and leaves.",
+			"An object changes and leaves.",
 			[]thing{at(there, "u1", 5)},
 			[]func(*sharded){change(source.Modified, at(there, "u1", 11)), leave},
 			[]string{"MODIFIED @11<5", "LEFT @11<11"},
 			[]string{"LEFT @11<5"},
 		},
 		{
-			"What was never given leaves unseen.",
+			"An object that was never delivered leaves without an event.",
 			nil,
 			[]func(*sharded){change(source.Added, at(there, "u1", 11)), leave},
 			[]string{"ADDED @11", "LEFT @11<11"},
 			nil,
 		},
 		{
-			"It leaves and comes back as it was: others may have worked on it.",
+			"An object leaves and comes back unchanged: another replica may have worked on it.",
 			[]thing{at(there, "u1", 5)},
 			[]func(*sharded){leave, back(12, at(there, "u1", 5))},
 			[]string{"LEFT @5<5", "ADDED @5 initial"},
 			[]string{"LEFT @5<5", "ADDED @5 initial"},
 		},
 		{
-			"It leaves, comes back and changes.",
+			"An object leaves, comes back and changes.",
 			[]thing{at(there, "u1", 5)},
 			[]func(*sharded){leave, back(12, at(there, "u1", 11)), change(source.Modified, at(there, "u1", 13))},
 			[]string{"LEFT @5<5", "ADDED @11 initial", "MODIFIED @13<11"},
 			[]string{"LEFT @5<5", "ADDED @13 initial"},
 		},
 		{
-			"It leaves and another one of its name comes back.",
+			"An object leaves and another one of its name comes back.",
 			[]thing{at(there, "u1", 5)},
 			[]func(*sharded){leave, back(12, at(there, "u2", 11))},
 			[]string{"LEFT @5<5", "ADDED @11 initial"},
 			[]string{"LEFT @5<5", "ADDED @11 initial"},
 		},
 		{
-			"It is deleted, made anew, and that one leaves.",
+			"An object is deleted and re-created, and the new one leaves.",
 			[]thing{at(there, "u1", 5)},
 			[]func(*sharded){
 				change(source.Deleted, at(there, "u1", 11)), change(source.Added, at(there, "u2", 12)), leave,
@@ -139,21 +139,21 @@ func TestLeftIsFolded(t *testing.T) {
 			[]string{"DELETED @11<5"},
 		},
 		{
-			"It comes and goes.",
+			"An object comes and leaves.",
 			[]thing{at(there, "u1", 5)},
 			[]func(*sharded){leave, back(12, at(there, "u1", 5)), leave},
 			[]string{"LEFT @5<5", "ADDED @5 initial", "LEFT @5<5"},
 			[]string{"LEFT @5<5"},
 		},
 		{
-			"It leaves, comes back and is deleted here: that is what has become of it.",
+			"An object leaves, comes back and is deleted here: the deletion is delivered.",
 			[]thing{at(there, "u1", 5)},
 			[]func(*sharded){leave, back(12, at(there, "u1", 5)), change(source.Deleted, at(there, "u1", 13))},
 			[]string{"LEFT @5<5", "ADDED @5 initial", "DELETED @13<5"},
 			[]string{"DELETED @13<5"},
 		},
 		{
-			"It leaves, and another one that has come back is deleted.",
+			"An object leaves, and another one of its name comes back and is deleted.",
 			[]thing{at(there, "u1", 5)},
 			[]func(*sharded){leave, back(12, at(there, "u2", 11)), change(source.Deleted, at(there, "u2", 13))},
 			[]string{"LEFT @5<5", "ADDED @11 initial", "DELETED @13<11"},
@@ -211,7 +211,7 @@ func replaceKey(text string) string {
 	return text
 }
 
-// TestLeftPassesFilters: an object that a subscriber does not want leaves unseen, and never as a deletion.
+// TestLeftPassesFilters: an object outside a subscriber's filter leaves without an event, and never as a deletion.
 func TestLeftPassesFilters(t *testing.T) {
 	t.Parallel()
 	s := newSharded(t, 0, 1)
@@ -229,14 +229,14 @@ func TestLeftPassesFilters(t *testing.T) {
 	}
 }
 
-// TestOwnWritesOfSlots lays over the store what is in its slots, without asking, and nothing else, also when the answer
-// comes after the slot has left, or has come back.
+// TestOwnWritesOfSlots overlays own writes in the held slots without asking the server, and no others. This holds also
+// if the answer comes after the slot has left or come back.
 func TestOwnWritesOfSlots(t *testing.T) {
 	t.Parallel()
 	s := newSharded(t, 0)
 	list(t, s.sink, 10, at(here, "u1", 5))
 	if !s.Decides() {
-		t.Error("which slot an object is in cannot be told")
+		t.Error("the store does not know the slot of an object")
 	}
 	put := func(x thing, want store.PutResult) {
 		t.Helper()
@@ -261,7 +261,7 @@ func TestOwnWritesOfSlots(t *testing.T) {
 
 	own := store.WriteContext{Owner: "me", Primary: store.Key{Name: "p"}}
 	w := s.BeginWrite(store.Key{Namespace: here, Name: "x"}, own)
-	s.hold(1) // and while nothing is listed yet, what we write there is read
+	s.hold(1) // while the new slot is not listed yet, reads see our write in it
 	get(here, "")
 	if n := s.OverlayStats().Entries; n != 0 {
 		t.Errorf("%d own writes are left", n)
@@ -279,7 +279,7 @@ func TestOwnWritesOfSlots(t *testing.T) {
 	get(there, "19")
 
 	s.hold(0, 1)
-	s.gain(0, 30) // it was deleted before
+	s.gain(0, 30) // the object was deleted before
 	put(at(here, "u1", 29), store.AlreadyKnown)
 	get(here, "")
 	put(at(here, "u3", 31), store.Overlaid)
@@ -289,12 +289,12 @@ func TestOwnWritesOfSlots(t *testing.T) {
 	}
 }
 
-// TestWaitsOfSlots: nothing is missing where nothing is held, and what has come is waited for.
+// TestWaitsOfSlots: a store without slots misses nothing, and a wait covers the slots gained since.
 func TestWaitsOfSlots(t *testing.T) {
 	t.Parallel()
 	s := newSharded(t)
 	if !s.HasSynced() {
-		t.Error("it is not synced though there is nothing to be listed")
+		t.Error("not synced though there is nothing to list")
 	}
 	c := s.Subscribe(store.SubscribeOptions{})
 	if diff := cmp.Diff([]string{"SYNCED"}, summary(drain(c))); diff != "" {
@@ -305,14 +305,14 @@ func TestWaitsOfSlots(t *testing.T) {
 	}
 	s.hold(0)
 	if s.Covers("", "1") || s.Covered(here) || s.Covered("") {
-		t.Error("what was not listed is covered")
+		t.Error("a slot that was not listed is covered")
 	}
 	list(t, s.sink, 10, at(here, "u1", 5))
 	if diff := cmp.Diff([]string{"ADDED @5 initial"}, keyless(drain(c))); diff != "" {
 		t.Error(diff)
 	}
 	if !s.Covers("", "10") || !s.Covered(here) || s.Covered(there) || s.Covered("") {
-		t.Error("what was listed is not covered, or more than that")
+		t.Error("the listed slot is not covered, or more is")
 	}
 	s.hold(0, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -330,20 +330,20 @@ func TestWaitsOfSlots(t *testing.T) {
 	if held, ok := s.Held(); !ok || !held.IsAll() {
 		t.Errorf("held are %s", held)
 	}
-	apply(t, s.sink, source.Modified, at(here, "u1", 11)) // the scope goes on where it was
+	apply(t, s.sink, source.Modified, at(here, "u1", 11)) // the scope resumes at its former version
 	if diff := cmp.Diff([]string{"ADDED @11 initial", "MODIFIED @11<5"}, keyless(drain(c))); diff != "" {
 		t.Error(diff)
 	}
 	if s.Lacks(here, "") {
-		t.Error("it lacks what it holds")
+		t.Error("a held slot counts as missing")
 	}
 	s.hold(1)
 	if !s.Lacks(here, "u1") || s.Lacks(there, "u2") {
-		t.Error("it does not tell what it lacks")
+		t.Error("a missing slot is not reported")
 	}
 }
 
-// TestQuarantineLeaves: what could not be read is told by who holds it.
+// TestQuarantineLeaves: an unreadable object is reported while its slot is held.
 func TestQuarantineLeaves(t *testing.T) {
 	t.Parallel()
 	s := newSharded(t, 0, 1)
@@ -361,7 +361,7 @@ func TestQuarantineLeaves(t *testing.T) {
 	}
 }
 
-// TestSlotsAreNotSaved: the next run may hold others.
+// TestSlotsAreNotSaved: a store of slots is not saved, since the next run may hold others.
 func TestSlotsAreNotSaved(t *testing.T) {
 	t.Parallel()
 	s := newSharded(t, 0)
@@ -370,7 +370,7 @@ func TestSlotsAreNotSaved(t *testing.T) {
 	}
 }
 
-// TestSlotsOfACache: who shares a Sharding shares a store, whatever is held.
+// TestSlotsOfACache: requests with the same Sharding share a store, whatever slots it holds.
 func TestSlotsOfACache(t *testing.T) {
 	t.Parallel()
 	c, err := store.NewCache(store.CacheOptions{Config: &rest.Config{Host: "http://127.0.0.1:1"}, Linger: -1})
@@ -402,7 +402,7 @@ func TestSlotsOfACache(t *testing.T) {
 		{"The same Sharding.", open(source.ShardWith(one)), true},
 		{"Another one.", open(source.ShardWith(two)), false},
 		{"All objects.", open(), false},
-		{"Slots for good.", fixed, false},
+		{"Fixed slots.", fixed, false},
 	} {
 		if same := tc.other.Store == first.Store; same != tc.same {
 			t.Errorf("%s The store is the same: %t", tc.reason, same)
@@ -410,7 +410,7 @@ func TestSlotsOfACache(t *testing.T) {
 	}
 	again, other := open(source.Shard(twoSlots.Set(0))), open(source.Shard(twoSlots.Set(1)))
 	if again.Store != fixed.Store || other.Store == fixed.Store {
-		t.Error("the same slots for good have two stores, or different ones the same")
+		t.Error("equal fixed slots have two stores, or different ones share a store")
 	}
 	names := map[string]bool{}
 	for _, st := range c.Stores(schema.GroupVersionResource{}) {
@@ -424,7 +424,7 @@ func TestSlotsOfACache(t *testing.T) {
 	}
 }
 
-// TestWaitForSlots ends when the slots were listed, in whatever order they come.
+// TestWaitForSlots: a wait ends when its slots are listed, in any order.
 func TestWaitForSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, waitForSlots)
@@ -443,12 +443,12 @@ func waitForSlots(t *testing.T) {
 	both, first := wait(0, 1), wait(0)
 	s.hold(0, 1)
 	s.gain(1, 5, at(there, "u1", 5))
-	synctest.Wait() // both wait by now
+	synctest.Wait() // both goroutines wait
 	select {
 	case err := <-both:
-		t.Errorf("slots that are not listed were waited for: %v", err)
+		t.Errorf("a wait for slots that are not listed returned %v", err)
 	case err := <-first:
-		t.Errorf("a slot that is not listed was waited for: %v", err)
+		t.Errorf("a wait for a slot that is not listed returned %v", err)
 	default:
 	}
 	s.gain(0, 6)
@@ -461,7 +461,7 @@ func waitForSlots(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := s.WaitSlots(ctx, twoSlots.Set(1)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a slot that is not held was waited for: %v", err)
+		t.Errorf("a wait for a slot that is not held returned %v", err)
 	}
 	lost := wait(1)
 	s.Close()

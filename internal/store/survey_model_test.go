@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// Whatever a watch that lags, breaks and lists again has brought by then: who has waited finds what the server had when
-// he began, or something newer, and nothing of what was gone.
+// A barrier holds while a watch lags, breaks and lists again. After it, a read finds the state at the barrier's start
+// or a newer one. Objects deleted before that start are missing.
 func TestBarriersAgainstAModel(t *testing.T) {
 	t.Parallel()
 	kinds := []string{
@@ -104,7 +104,7 @@ func TestBarriersAgainstAModel(t *testing.T) {
 					wait("version", func() error { return q.WaitFor(q.ctx, version) })
 				case "own":
 					q.own(o.key)
-				case "undone": // a write of ours that somebody else undoes at once
+				case "undone": // an own write that another client reverts at once
 					q.own(o.key)
 					mu.Lock()
 					if err := q.server.Remove(savedMaps, "ns", o.key); err != nil {

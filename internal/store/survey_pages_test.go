@@ -7,7 +7,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
-// TestSurveyReachedBetweenPages: a survey that the watch has come up to while its next page was on the way is over.
+// TestSurveyReachedBetweenPages: a survey ends when the watch reaches its version while the next page is requested.
 func TestSurveyReachedBetweenPages(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Namespaced: true})

@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// quiet is a store of config maps whose watch has no bookmark, on a server whose version other things move.
+// quiet is a store of config maps whose watch has no bookmarks. Other resources move the version of its server.
 type quiet struct {
 	*store.Store
 	t      *testing.T
@@ -79,7 +79,7 @@ func (q *quiet) put(name, n string) string {
 	return u.GetResourceVersion()
 }
 
-// own is put by ourselves, with the answer laid over.
+// own puts an object as an own write: its answer is overlaid.
 func (q *quiet) own(name string) {
 	q.t.Helper()
 	q.put(name, "own")
@@ -96,7 +96,7 @@ func (q *quiet) own(name string) {
 	}
 }
 
-// other moves the version of the server by something that is not watched.
+// other raises the version of the server by a resource outside the watch.
 func (q *quiet) other() string {
 	q.t.Helper()
 	q.others++
@@ -109,7 +109,7 @@ func (q *quiet) other() string {
 
 func (q *quiet) lists() int { return q.server.Log().Count(quietLists) }
 
-// all makes n waits at once and returns how long they took and how many lists.
+// all runs n waits at once and returns their duration and the number of lists.
 func (q *quiet) all(n int, wait func() error) (time.Duration, int) {
 	q.t.Helper()
 	begun, lists := time.Now(), q.lists()
@@ -125,8 +125,8 @@ func (q *quiet) all(n int, wait func() error) (time.Duration, int) {
 	return time.Since(begun), q.lists() - lists
 }
 
-// A thousand who wait on a quiet watch are served by one list, and lists are at least a second apart.
-func TestAQuietWatchIsNotWaitedFor(t *testing.T) {
+// One list serves a thousand waits on a quiet watch, and lists are at least a second apart.
+func TestBarrierOnAQuietWatch(t *testing.T) {
 	t.Parallel()
 	onQuietWatch(t, apiserver.Options{}, 3, func(q *quiet) {
 		version := q.other()
@@ -138,7 +138,7 @@ func TestAQuietWatchIsNotWaitedFor(t *testing.T) {
 			t.Errorf("the store is at %s, want %s", q.Version(), version)
 		}
 		if took, lists := q.all(10, func() error { return q.WaitFor(q.ctx, version) }); took != 0 || lists != 0 {
-			t.Errorf("what is reached took %v and %d lists", took, lists)
+			t.Errorf("a wait for a reached version took %v and %d lists", took, lists)
 		}
 		q.other()
 		if took, lists := q.all(1000, func() error { return q.Barrier(q.ctx) }); took > 1100*time.Millisecond || lists != 1 {
@@ -163,13 +163,13 @@ func TestAQuietWatchIsNotWaitedFor(t *testing.T) {
 		<-time.After(10 * time.Second)
 		begun := time.Now()
 		if err := q.Barrier(q.ctx); err != nil || time.Since(begun) > 10*time.Millisecond {
-			t.Errorf("one alone waits for nobody: %v, %v", time.Since(begun), err)
+			t.Errorf("a single barrier took %v, %v", time.Since(begun), err)
 		}
 	})
 }
 
-// What a watch has yet to bring is waited for, be it an object, a change or a deletion; and only that.
-func TestABarrierWaitsForWhatIsMissing(t *testing.T) {
+// A barrier waits for a missing addition, change, deletion or replacement, and for nothing else.
+func TestBarrierWaitsForMissingChanges(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
@@ -188,7 +188,7 @@ func TestABarrierWaitsForWhatIsMissing(t *testing.T) {
 			return q.Len() == 2
 		}},
 		{
-			"one that was replaced", func(q *quiet) { _ = q.server.Remove(savedMaps, "ns", "o1"); q.put("o1", "0") },
+			"a replacement", func(q *quiet) { _ = q.server.Remove(savedMaps, "ns", "o1"); q.put("o1", "0") },
 			func(q *quiet) bool {
 				r, ok := q.Get(store.Key{Namespace: "ns", Name: "o1"})
 				return ok && r.Version() > "4"
@@ -206,7 +206,7 @@ func TestABarrierWaitsForWhatIsMissing(t *testing.T) {
 				go func() { done <- q.WaitFor(q.ctx, version) }()
 				<-time.After(20 * time.Second)
 				if n := q.lists(); len(done) > 0 || n > 1 {
-					t.Fatalf("%d of 2 are over while the watch is behind, after %d lists", len(done), n)
+					t.Fatalf("%d of 2 waits returned while the watch is behind, after %d lists", len(done), n)
 				}
 				ctx, cancel := context.WithTimeout(q.ctx, time.Second)
 				defer cancel()
@@ -217,7 +217,7 @@ func TestABarrierWaitsForWhatIsMissing(t *testing.T) {
 				hold.Release()
 				synctest.Wait()
 				if len(done) < 2 || !tc.check(q) {
-					t.Fatalf("%d of 2 are over when the watch has caught up", len(done))
+					t.Fatalf("%d of 2 waits returned when the watch has caught up", len(done))
 				}
 				for range 2 {
 					if err := <-done; err != nil {
@@ -229,8 +229,9 @@ func TestABarrierWaitsForWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What came and went before the list is settled by it: the watch may tell of it later, and nobody is shown it.
-func TestWhatCameAndWentBeforeABarrier(t *testing.T) {
+// An object that was created and deleted before the list of a barrier is never delivered. The watch may still send both
+// events later.
+func TestBarrierAfterAShortLivedObject(t *testing.T) {
 	t.Parallel()
 	onQuietWatch(t, apiserver.Options{}, 3, func(q *quiet) {
 		c := q.Subscribe(store.SubscribeOptions{From: store.FromNow})
@@ -250,7 +251,7 @@ func TestWhatCameAndWentBeforeABarrier(t *testing.T) {
 		}
 		watches := q.server.Log().Select(apiserver.Match{Verb: "watch", Resource: "configmaps"})
 		if got := watches[len(watches)-1].Query.Get("resourceVersion"); len(watches) != 2 || got != at {
-			t.Errorf("the %dth watch goes on from %s, want %s", len(watches), got, at)
+			t.Errorf("the %dth watch resumes at %s, want %s", len(watches), got, at)
 		}
 		version := q.put("o1", "1")
 		if err := q.WaitFor(q.ctx, version); err != nil {
@@ -259,9 +260,9 @@ func TestWhatCameAndWentBeforeABarrier(t *testing.T) {
 	})
 }
 
-// An own write that somebody has undone before the barrier is not read any more, although the watch has yet to tell of
-// both.
-func TestAnOwnWriteThatWasUndoneBeforeABarrier(t *testing.T) {
+// A read after a barrier does not return an own write that another client has undone. The watch may have delivered
+// neither change.
+func TestBarrierAfterAnUndoneOwnWrite(t *testing.T) {
 	t.Parallel()
 	onQuietWatch(t, apiserver.Options{}, 3, func(q *quiet) {
 		c := q.Subscribe(store.SubscribeOptions{From: store.FromNow})
@@ -270,14 +271,14 @@ func TestAnOwnWriteThatWasUndoneBeforeABarrier(t *testing.T) {
 		hold := q.server.HoldEvents(apiserver.Match{Verb: "watch"})
 		q.own("new")
 		if _, ok := q.Get(store.Key{Namespace: "ns", Name: "new"}); !ok {
-			t.Error("it is not laid over")
+			t.Error("the own write is not overlaid")
 		}
 		_ = q.server.Remove(savedMaps, "ns", "new")
 		if err := q.Barrier(q.ctx); err != nil {
 			t.Fatal(err)
 		}
 		if r, ok := q.Get(store.Key{Namespace: "ns", Name: "new"}); ok {
-			t.Errorf("it is read at %s", r.Version())
+			t.Errorf("the object is read at %s", r.Version())
 		}
 		synctest.Wait()
 		if events := drain(c); len(events) != 1 || events[0].Type != store.Deleted {
@@ -291,7 +292,7 @@ func TestAnOwnWriteThatWasUndoneBeforeABarrier(t *testing.T) {
 	})
 }
 
-// Of a large scope the first page is enough if the watch comes as far in a moment; else all pages are of one version.
+// In a large scope the first page is enough if the watch catches up soon. Otherwise all pages have one version.
 func TestABarrierOverManyPages(t *testing.T) {
 	t.Parallel()
 	onQuietWatch(t, apiserver.Options{}, 1200, func(q *quiet) {
@@ -301,7 +302,7 @@ func TestABarrierOverManyPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := q.lists() - before; n != 1 {
-			t.Errorf("%d pages though the watch was there", n)
+			t.Errorf("%d pages though the watch had caught up", n)
 		}
 		q.other()
 		if took, n := q.all(100, func() error { return q.Barrier(q.ctx) }); n != 2 || took > 1200*time.Millisecond {
@@ -309,9 +310,9 @@ func TestABarrierOverManyPages(t *testing.T) {
 		}
 		last := q.server.Log().Select(quietLists)
 		if accept := last[len(last)-1].Header.Get("Accept"); !strings.Contains(accept, "PartialObjectMetadataList") {
-			t.Errorf("more than metadata is asked for: %s", accept)
+			t.Errorf("the survey requests more than metadata: %s", accept)
 		}
-		// Nobody waits any more: the rest is not read.
+		// No caller waits any more, so the remaining pages are not read.
 		<-time.After(time.Second)
 		q.other()
 		before = q.lists()
@@ -322,13 +323,13 @@ func TestABarrierOverManyPages(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		if n := q.lists() - before; n > 2 {
-			t.Errorf("%d pages for nobody", n)
+			t.Errorf("%d pages without a waiting caller", n)
 		}
 	})
 }
 
-// A version that the server does not have is asked for less and less often.
-func TestAVersionOfTheFuture(t *testing.T) {
+// The surveys for a version that the server does not have become less frequent.
+func TestWaitForAFutureVersion(t *testing.T) {
 	t.Parallel()
 	onQuietWatch(t, apiserver.Options{}, 3, func(q *quiet) {
 		ctx, cancel := context.WithTimeout(q.ctx, time.Minute)
@@ -347,13 +348,13 @@ func TestAVersionOfTheFuture(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		if n := q.lists() - before; n != 0 {
-			t.Errorf("%d lists for who does not wait", n)
+			t.Errorf("%d lists for a caller that does not wait", n)
 		}
 	})
 }
 
-// A list that fails is made again; one that is refused ends the barrier, as does a scope that was never listed.
-func TestABarrierThatCannotAsk(t *testing.T) {
+// A failed list is repeated. A refused list ends the barrier, as does a scope that was never listed.
+func TestBarrierWhoseListFails(t *testing.T) {
 	t.Parallel()
 	onQuietWatch(t, apiserver.Options{}, 3, func(q *quiet) {
 		q.server.On(apiserver.Match{Verb: "list", Times: 2}, apiserver.Answer(apiserver.Failure(503)))
@@ -376,7 +377,8 @@ func TestABarrierThatCannotAsk(t *testing.T) {
 	})
 }
 
-// An object that cannot be read is not what a barrier waits for, and versions without order need none.
+// A barrier does not wait for an object that cannot be read. With versions that have no order, it compares them for
+// equality.
 func TestBarriersOfOddServers(t *testing.T) {
 	t.Parallel()
 	onQuietWatch(t, apiserver.Options{}, 3, func(q *quiet) {
@@ -402,7 +404,7 @@ func TestBarriersOfOddServers(t *testing.T) {
 		go func() { done <- q.Barrier(q.ctx) }()
 		<-time.After(5 * time.Second)
 		if len(done) > 0 {
-			t.Error("over though a change is missing")
+			t.Error("the barrier returned though a change is missing")
 		}
 		hold.Release()
 		if err := <-done; err != nil {
@@ -411,7 +413,7 @@ func TestBarriersOfOddServers(t *testing.T) {
 	})
 }
 
-// Each scope is asked for in its namespace, with the selectors of the watch.
+// Each scope is listed in its namespace, with the selectors of the watch.
 func TestABarrierOfSeveralScopes(t *testing.T) {
 	t.Parallel()
 	onQuietWatch(t, apiserver.Options{}, 3, func(q *quiet) {
@@ -435,7 +437,7 @@ func TestABarrierOfSeveralScopes(t *testing.T) {
 	}, source.Namespaces("ns", "two"), source.Fields("metadata.name!=x"))
 }
 
-// A rollback ends barriers, and a relist counts for nothing that was compared before it.
+// A rollback ends the barriers that wait, or lets them succeed; none waits for ever. Later barriers work.
 func TestABarrierAcrossALostHistory(t *testing.T) {
 	t.Parallel()
 	onQuietWatch(t, apiserver.Options{}, 3, func(q *quiet) {
@@ -461,7 +463,7 @@ func TestABarrierAcrossALostHistory(t *testing.T) {
 				t.Error(err)
 			}
 		case <-time.After(100 * time.Hour):
-			t.Fatal("it waits for ever")
+			t.Fatal("the barrier waits for ever")
 		}
 		if err := q.Barrier(q.ctx); err != nil || q.Len() != 3 {
 			t.Errorf("then: %v, %d objects", err, q.Len())

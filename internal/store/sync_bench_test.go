@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// BenchmarkSync fills a store through a source from a server in this process, which costs part of what is measured
+// BenchmarkSync fills a store through a source from a server in this process. The server is part of the measured cost
 // (S1).
 func BenchmarkSync(b *testing.B) {
 	const n = 20_000

@@ -9,12 +9,12 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// TestKeyTwice lists one key several times, in every order: the newest counts, whatever its uid, unless what is known
-// is newer still.
-func TestKeyTwice(t *testing.T) {
+// TestKeyListedTwice lists one key several times, in every order. The newest version wins, whatever its uid, unless the
+// known one is newer still.
+func TestKeyListedTwice(t *testing.T) {
 	t.Parallel()
 	twins := []thing{obj("a", "u1", 5), obj("a", "u1", 7), obj("a", "u2", 9), obj("a", "u3", 11)}
-	for known := range len(twins) + 1 { // the last one: nothing
+	for known := range len(twins) + 1 { // the last value: no known object
 		for first := range twins {
 			for second := range twins {
 				for third := range twins {
@@ -51,7 +51,7 @@ func TestKeyTwice(t *testing.T) {
 	}
 }
 
-// TestReplayedInitialEvents has deletions and older states among the initial events of a watch.
+// TestReplayedInitialEvents: the initial events of a watch include deletions and older states.
 func TestReplayedInitialEvents(t *testing.T) {
 	t.Parallel()
 	type step struct {
@@ -62,20 +62,20 @@ func TestReplayedInitialEvents(t *testing.T) {
 	remove := func(version int) step { return step{true, obj("a", "u1", version)} }
 	tests := []struct {
 		reason string
-		known  int // 0: none
+		known  int // 0: unknown
 		steps  []step
-		want   string // "": it is gone
+		want   string // "": deleted
 	}{
 		{"a deletion", 0, []step{put(5), remove(6)}, ""},
 		{"a deletion with the version that the object had", 0, []step{put(5), remove(5)}, ""},
 		{"the replay of an earlier deletion", 0, []step{put(5), remove(4)}, "5"},
-		{"the replay of an earlier deletion of what is known", 5, []step{put(5), remove(4)}, "5"},
+		{"the replay of an earlier deletion of a known object", 5, []step{put(5), remove(4)}, "5"},
 		{"the replay of a state before the deletion", 0, []step{put(5), remove(6), put(5)}, ""},
-		{"the replay of a state before the deletion of what is known", 5, []step{put(5), remove(6), put(5)}, ""},
+		{"the replay of a state before the deletion of a known object", 5, []step{put(5), remove(6), put(5)}, ""},
 		{"a deletion comes first", 0, []step{remove(6), put(5)}, ""},
-		{"another after the deletion", 0, []step{put(5), remove(6), put(7)}, "7"},
-		{"the known one as it was", 5, []step{put(5)}, "5"},
-		{"the known one in two versions", 5, []step{put(7), put(5)}, "7"},
+		{"a re-creation after the deletion", 0, []step{put(5), remove(6), put(7)}, "7"},
+		{"the known object unchanged", 5, []step{put(5)}, "5"},
+		{"the known object in two versions", 5, []step{put(7), put(5)}, "7"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestReplayedInitialEvents(t *testing.T) {
 	}
 }
 
-// TestQuarantinedTwin has a state of an object that cannot be read beside an older one that can.
+// TestQuarantinedTwin lists an unreadable version of an object beside an older readable one.
 func TestQuarantinedTwin(t *testing.T) {
 	t.Parallel()
 	for _, first := range []bool{true, false} {
@@ -134,7 +134,7 @@ func TestQuarantinedTwin(t *testing.T) {
 		r.Commit(source.Commit{Version: "9"})
 		if got, there := s.Get(store.Key{Namespace: "ns", Name: "a"}); !there || got.Version() != "5" ||
 			len(s.Quarantined()) != 1 {
-			t.Errorf("%v, quarantined %v; want the older state, and to know that it is not the last", got, s.Quarantined())
+			t.Errorf("%v, quarantined %v; want the older state, and the newer one quarantined", got, s.Quarantined())
 		}
 		list(t, s.Sink(""), 12, obj("a", "u1", 7))
 		if len(s.Quarantined()) != 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// TestUndecoded: an object that is kept, and cannot be decoded as what it is read as, is counted and named until
-// another version comes, once however many read it; not where the reader is at fault.
+// TestUndecoded: an object that cannot be decoded is counted once and named until its next version, however many
+// readers it has. A reader with a wrong type is not counted.
 func TestUndecoded(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{
@@ -36,7 +36,7 @@ func TestUndecoded(t *testing.T) {
 		for _, q := range s.Undecoded() {
 			names += q.Key() + "@" + q.Version
 			if q.At.IsZero() || !strings.Contains(q.Err.Error(), "ConfigMap") {
-				t.Errorf("it is told as %+v", q)
+				t.Errorf("it is reported as %+v", q)
 			}
 		}
 		if got != want || names != named {
@@ -45,20 +45,20 @@ func TestUndecoded(t *testing.T) {
 	}
 	put("1", `"poison"`)
 	if _, err := store.Of[metav1.PartialObjectMetadata](s).Get(k); err != nil {
-		t.Errorf("who reads the metadata: %v", err)
+		t.Errorf("a reader of the metadata: %v", err)
 	}
 	if _, err := store.Of[corev1.Pod](s).Get(k); err == nil {
-		t.Error("it is read as a Pod")
+		t.Error("the object is read as a Pod")
 	}
 	count(0, "")
 	for range 3 {
 		if _, err := store.Of[corev1.ConfigMap](s).Get(k); err == nil {
-			t.Fatal("poison is read")
+			t.Fatal("the undecodable object is read")
 		}
 	}
 	rec, _ := s.Get(k)
 	if err := rec.DecodeInto(&corev1.ConfigMap{}); err == nil {
-		t.Error("poison is read into one's own")
+		t.Error("the undecodable object is read into the caller's object")
 	}
 	count(1, "a/bad@1")
 	put("2", `{"fine":"yes"}`)
@@ -68,7 +68,7 @@ func TestUndecoded(t *testing.T) {
 	}
 	put("3", `["worse"]`)
 	if rec, _ = s.Get(k); rec.DecodeInto(&corev1.ConfigMap{}) == nil {
-		t.Error("poison is read into one's own")
+		t.Error("the undecodable object is read into the caller's object")
 	}
 	count(2, "a/bad@3")
 }

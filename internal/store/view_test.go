@@ -40,7 +40,7 @@ func pods(t testing.TB, enc source.Encoding, n int, opt store.Options) (*store.S
 			t.Fatal(err)
 		}
 		p.ManagedFields = nil
-		p.SetGroupVersionKind(podKind) // which items of a list lack
+		p.SetGroupVersionKind(podKind) // items of a list lack it
 		out = append(out, p)
 	}
 	r.Commit(source.Commit{Version: "900000000"})
@@ -48,7 +48,7 @@ func pods(t testing.TB, enc source.Encoding, n int, opt store.Options) (*store.S
 	return s, out
 }
 
-// encoded is a pod as a source hands it over.
+// encoded returns a pod as a source delivers it.
 func encoded(t testing.TB, enc source.Encoding, p *corev1.Pod) *source.Object {
 	t.Helper()
 	raw, err := json.Marshal(p)
@@ -127,7 +127,7 @@ func TestDecodedOnceWhileUsed(t *testing.T) {
 		wg.Wait()
 		for _, p := range got {
 			if p != got[0] || p == nil {
-				t.Fatalf("hot %d: readers at the same time were given different objects", hot)
+				t.Fatalf("hot %d: readers at the same time got different objects", hot)
 			}
 		}
 		runtime.GC()
@@ -184,28 +184,28 @@ func TestMutationIsDetected(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _ = v.Get(k); len(found) != 0 {
-		t.Fatal("found before it was changed")
+		t.Fatal("a mutation is reported before there is one")
 	}
 	p.Labels["changed"] = "yes"
 	_, _ = v.Get(k)
 	_, _ = v.Get(k)
 	if len(found) != 1 || found[0] != k || s.Mutations() != 1 {
-		t.Errorf("found %v, want the one change once", found)
+		t.Errorf("reported %v, want the one change once", found)
 	}
 }
 
-// TestMutationIsToldOutsideOfLocks: who is told of a changed object may read the store.
-func TestMutationIsToldOutsideOfLocks(t *testing.T) {
+// TestMutationIsReportedOutsideOfLocks: the callback for a mutation runs without a lock, so it may read the store.
+func TestMutationIsReportedOutsideOfLocks(t *testing.T) {
 	t.Parallel()
 	var s *store.Store
 	var want []*corev1.Pod
 	key := func(i int) store.Key { return store.Key{Namespace: want[i].Namespace, Name: want[i].Name} }
-	told := 0
+	calls := 0
 	s, want = pods(t, source.JSON, 2, store.Options{
 		HotBytes: 1, DetectMutation: true, OnMutation: func(k store.Key, _ error) {
-			told++
+			calls++
 			if store.HotLocked(s) {
-				t.Error("the hot set is locked: to read would be to wait for oneself")
+				t.Error("the hot set is locked: a read would deadlock")
 				return
 			}
 			if _, err := store.Metadata(s).Get(key(1)); err != nil || k != key(0) {
@@ -218,12 +218,12 @@ func TestMutationIsToldOutsideOfLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed.Labels["changed"] = "yes"
-	// there is room for one: the other one is looked at, and let go
+	// The hot set has room for one object: the other one is checked and evicted.
 	if _, err := store.Of[corev1.Pod](s).Get(key(1)); err != nil {
 		t.Fatal(err)
 	}
-	if told != 1 || s.Mutations() != 1 {
-		t.Errorf("told %d times, want once", told)
+	if calls != 1 || s.Mutations() != 1 {
+		t.Errorf("called %d times, want once", calls)
 	}
 	runtime.KeepAlive(changed)
 }
@@ -267,7 +267,7 @@ func TestProtobufNeedsItsType(t *testing.T) {
 	}
 }
 
-// TestReadersAndWriters runs everything at once, for the race detector; each reader sees one version.
+// TestReadersAndWriters runs readers and writers at once, for the race detector. Each reader sees one version.
 func TestReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{HotBytes: 100_000})
@@ -322,7 +322,7 @@ func TestReadersAndWriters(t *testing.T) {
 	wg.Wait()
 }
 
-// A Go type of another kind would be read, and be nearly empty.
+// A read as the Go type of another kind is an error. It would succeed with a nearly empty object.
 func TestOtherKindIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{Scheme: scheme.Scheme, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")})
@@ -343,6 +343,6 @@ func TestOtherKindIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := store.As[struct{ Metadata metav1.ObjectMeta }](r); err != nil {
-		t.Errorf("a type of one's own: %v", err)
+		t.Errorf("a type outside the Scheme: %v", err)
 	}
 }

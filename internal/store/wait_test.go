@@ -45,7 +45,7 @@ func TestWaitFor(t *testing.T) {
 				apply(t, sink, source.Added, obj("b", "u2", 19))
 				synctest.Wait()
 				if len(done) > 0 {
-					t.Fatalf("over at version 19: %v", <-done)
+					t.Fatalf("returned at version 19: %v", <-done)
 				}
 				tc.do(t, s, sink)
 				if err := <-done; !errors.Is(err, tc.want) {
@@ -87,11 +87,11 @@ func TestCovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Covers("one", "70") {
-		t.Error("an own write says nothing about what others have written before it")
+		t.Error("an own write covers the writes of other clients before it")
 	}
 }
 
-func TestWaitForSaysWhyNot(t *testing.T) {
+func TestWaitForExplainsItsError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := store.New(store.Options{})
@@ -155,7 +155,7 @@ func TestStatus(t *testing.T) {
 	if all := s.Statuses(); len(all) != 2 || all[0].Namespace != "one" || all[1].Phase != source.Degraded {
 		t.Errorf("statuses %+v", all)
 	}
-	for range 200 { // nobody reads: the newest stay
+	for range 200 { // the newest statuses stay, although no caller reads them
 		one.Report(source.Status{Phase: source.Degraded})
 	}
 	one.Report(source.Status{Phase: source.Stopped})

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhy: what is wrong with a scope is a cause of the objects in it, and only of those.
+// TestWhy: a problem of a scope is a cause for the objects in it, and only for those.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
@@ -23,7 +23,7 @@ func TestWhy(t *testing.T) {
 		want   why.Type // "": none
 		says   string
 		advice string
-		begins bool // it is no trouble
+		begins bool // the normal start, not a problem
 	}{
 		"Listing": {
 			reason: "the first list has been asked for", want: why.SourceStale, says: "has not been listed yet", begins: true,
@@ -34,7 +34,7 @@ func TestWhy(t *testing.T) {
 			status: source.Status{Phase: source.Listing, Reason: source.ReasonListing, Since: ago(time.Minute)},
 		},
 		"Unconverted": {
-			reason: "nobody converts what is stored", want: why.SourceStale, advice: "conversion webhook of the kind",
+			reason: "no webhook converts the stored objects", want: why.SourceStale, advice: "conversion webhook of the kind",
 			status: source.Status{
 				Phase: source.Degraded, Reason: source.ReasonTooManyRequests, Since: ago(time.Second),
 				Message: "storage is (re)initializing: conversion webhook for example.com/v2, Kind=Gateway failed: refused",
@@ -44,13 +44,13 @@ func TestWhy(t *testing.T) {
 			reason: "it watches", status: source.Status{Phase: source.Watching, Reason: source.ReasonWatching, Synced: true},
 		},
 		"Resuming": {
-			reason: "a watch that was well is resumed", status: source.Status{
+			reason: "a healthy watch is resumed", status: source.Status{
 				Phase: source.Connecting, Synced: true,
 				Since: ago(-time.Hour),
 			},
 		},
 		"Never": {
-			reason: "it has no right to list", want: why.SourceStale, says: "has not been listed yet: Forbidden: no",
+			reason: "the list is forbidden", want: why.SourceStale, says: "has not been listed yet: Forbidden: no",
 			advice: `verbs: ["get", "list", "watch"]`,
 			status: source.Status{
 				Phase: source.Degraded, Reason: source.ReasonForbidden, Message: "no",
@@ -58,7 +58,7 @@ func TestWhy(t *testing.T) {
 			},
 		},
 		"Lost": {
-			reason: "the server is away", want: why.SourceStale, says: "is as old as", advice: "API server answers",
+			reason: "the server is unreachable", want: why.SourceStale, says: "is as old as", advice: "API server answers",
 			status: source.Status{
 				Phase: source.Degraded, Reason: source.ReasonDisconnected, Synced: true, LastContact: ago(time.Hour),
 				Next: time.Now().Add(time.Hour), Since: ago(time.Minute),
@@ -73,7 +73,7 @@ func TestWhy(t *testing.T) {
 			},
 		},
 		"NoSlots": {
-			reason: "it holds nothing", status: source.Status{
+			reason: "it holds no slot", status: source.Status{
 				Phase: source.Connecting, Reason: source.ReasonNoSlots,
 				Since: ago(time.Hour),
 			},
@@ -100,7 +100,7 @@ func TestWhy(t *testing.T) {
 				t.Errorf("the other scope: %+v", got)
 			}
 			if got := s.Why(Key{"c", "x"}); got != nil {
-				t.Errorf("what is not watched: %+v", got)
+				t.Errorf("a namespace that is not watched: %+v", got)
 			}
 			s.Sink("a").Quarantine(source.Quarantined{
 				Namespace: "a", Name: "bad", Version: "7", Err: errors.New("no number"),
@@ -108,13 +108,13 @@ func TestWhy(t *testing.T) {
 			})
 			if got := s.Why(Key{"a", "bad"}); len(got) == 0 || got[0].Type != why.Quarantined ||
 				got[0].Evidence["version"] != "7" {
-				t.Errorf("of one that cannot be read: %+v", got)
+				t.Errorf("an unreadable object: %+v", got)
 			}
 		})
 	}
 }
 
-// TestExcludes: a selector that keeps an object out is named, with what the object has.
+// TestExcludes: the cause names the selector that excludes an object, with the object's values.
 func TestExcludes(t *testing.T) {
 	t.Parallel()
 	s := New(Options{LabelSelector: "app=web"})
@@ -136,7 +136,7 @@ func TestExcludes(t *testing.T) {
 			t.Errorf("%v: %v, %+v", tc, out, c)
 		}
 		if text := fmt.Sprint(c); strings.Contains(text, "secret") {
-			t.Errorf("%v: the namespaces of others are told: %s", tc, text)
+			t.Errorf("%v: the text names other namespaces: %s", tc, text)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestBook(t *testing.T) {
 	writers.Wait()
 	b.Logger().Debug("not this")
 	if got := b.String(); strings.Count(got, "msg=hello\n") != 10 || strings.Contains(got, "not this") {
-		t.Errorf("the book says %q", got)
+		t.Errorf("the book has %q", got)
 	}
 	if taken, left := b.Take(), b.String(); strings.Count(taken, "\n") != 10 || left != "" {
 		t.Errorf("taken %q, left %q", taken, left)

@@ -28,8 +28,8 @@ func TestKeptContext(t *testing.T) {
 		reason       string
 		state, keeps string
 	}{
-		{reason: "as it was", state: "vendor=1", keeps: "vendor=1"},
-		{reason: "a state that is too long is left out", state: long},
+		{reason: "unchanged", state: "vendor=1", keeps: "vendor=1"},
+		{reason: "a state that is too long is dropped", state: long},
 	} {
 		parent, state := Format(spanContext(t, tt.state))
 		if state != tt.keeps {
@@ -51,7 +51,7 @@ func TestKeptContext(t *testing.T) {
 		t.Errorf("no context is written as %q, %q", parent, state)
 	}
 	if Recorded(spanContext(t, "")) == "" || Recorded(spanContext(t, "").WithTraceFlags(0)) != "" {
-		t.Error("what is linked to is what is sampled")
+		t.Error("a context must be recorded only if it is sampled")
 	}
 }
 
@@ -84,7 +84,7 @@ func TestChildOrLink(t *testing.T) {
 func TestNoProviderNoTracer(t *testing.T) {
 	t.Parallel()
 	if Tracer(nil, "call") != nil || Tracer(noop.NewTracerProvider(), "call") == nil {
-		t.Error("a tracer is there when a provider is")
+		t.Error("a tracer must exist only with a provider")
 	}
 }
 
@@ -103,7 +103,7 @@ func TestIncoming(t *testing.T) {
 		{"a caller", false, http.Header{"Traceparent": {parent}, "Tracestate": {"a=1", "b=2"}}, trace.SpanID{2}, "a=1,b=2"},
 		{"nonsense", false, http.Header{"Traceparent": {"x"}}, trace.SpanID{}, ""},
 		{"two", false, http.Header{"Traceparent": {parent, parent}}, trace.SpanID{}, ""},
-		{"it was taken already", true, http.Header{"Traceparent": {parent}}, trace.SpanID{9}, ""},
+		{"the context already has a span", true, http.Header{"Traceparent": {parent}}, trace.SpanID{9}, ""},
 	} {
 		ctx := t.Context()
 		if tt.busy {

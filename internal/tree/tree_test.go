@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What has to hold of any two objects.
+// check asserts the properties of any two objects.
 func check(t interface{ Fatalf(string, ...any) }, a, b map[string]any) {
 	if got, want := tree.Same(a, b), reflect.DeepEqual(a, b); got != want {
 		t.Fatalf("Same(%v, %v) = %v, reflect.DeepEqual says %v", a, b, got, want)
@@ -35,23 +35,23 @@ func check(t interface{ Fatalf(string, ...any) }, a, b map[string]any) {
 		t.Fatalf("Merged(%v, %v) = %v, but the patch makes it %v", b, a, got, merge(t, a, b))
 	}
 	if !tree.Contains(a, a) || !tree.Includes(a, a) || !tree.Accounts(a, a, b) {
-		t.Fatalf("%v is not what it is", a)
+		t.Fatalf("%v is not the same as itself", a)
 	}
 	if tree.Contains(a, b) && !tree.Includes(a, b) {
 		t.Fatalf("%v contains %v and does not include it", a, b)
 	}
 	if empty := map[string]any{}; tree.Empty(b) && !tree.Includes(empty, b) {
-		t.Fatalf("nothing does not include %v, which is empty", b)
+		t.Fatalf("nil does not include %v, which is empty", b)
 	}
 	if clean := withoutNulls(b).(map[string]any); !tree.Accounts(a, clean, tree.Difference(a, clean)) {
 		t.Fatalf("the difference of %v and %v does not account for itself", a, clean)
 	}
 	if tree.Accounts(a, b, map[string]any{}) != tree.Same(a, b) {
-		t.Fatalf("nothing was asked for, and accounts for the difference of %v and %v", a, b)
+		t.Fatalf("an empty patch accounts for the difference of %v and %v", a, b)
 	}
 }
 
-// merge is what the API server makes of a merge patch.
+// merge returns the result of a merge patch on an API server.
 func merge(t interface{ Fatalf(string, ...any) }, a, patch map[string]any) (merged map[string]any) {
 	doc, _ := json.Marshal(a)
 	raw, _ := json.Marshal(patch)
@@ -134,7 +134,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// Three ways to find an object in another one. They agree unless the case says otherwise.
+// The three functions agree unless the case says otherwise.
 func TestFindIn(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -144,18 +144,18 @@ func TestFindIn(t *testing.T) {
 		{"all of it", `{"a":1,"b":{"c":"x"}}`, `{"a":1,"b":{"c":"x"}}`, true, true, true},
 		{"more members", `{"a":1,"b":{"c":"x","d":2}}`, `{"b":{"c":"x"}}`, true, true, true},
 		{"another value", `{"a":1}`, `{"a":2}`, false, false, false},
-		{"a missing one", `{}`, `{"a":false}`, false, false, false},
-		{"null asks a patch for absence", `{"a":1}`, `{"a":null}`, false, false, true},
-		{"which there is", `{}`, `{"a":null}`, true, false, true},
+		{"a missing member", `{}`, `{"a":false}`, false, false, false},
+		{"null stands for absence in a patch", `{"a":1}`, `{"a":null}`, false, false, true},
+		{"and the member is absent", `{}`, `{"a":null}`, true, false, true},
 		{"an empty string is dropped by servers", `{}`, `{"a":""}`, false, false, true},
-		{"an empty map too, whose members are null", `{}`, `{"a":{"b":null}}`, false, false, true},
-		{"but not where there is something else", `{"a":"y"}`, `{"a":""}`, false, false, false},
+		{"so is a map whose members are null", `{}`, `{"a":{"b":null}}`, false, false, true},
+		{"but not instead of another value", `{"a":"y"}`, `{"a":""}`, false, false, false},
 		{"a list element with more members", `{"l":[{"a":1,"b":2}]}`, `{"l":[{"a":1}]}`, false, true, true},
 		{"a list with more elements", `{"l":["a","x","b"]}`, `{"l":["a","b"]}`, false, false, true},
 		{"in another order", `{"l":["b","a"]}`, `{"l":["a","b"]}`, false, false, false},
-		{"with one less", `{"l":["a"]}`, `{"l":["a","b"]}`, false, false, false},
-		{"an empty list where there is none", `{}`, `{"l":[]}`, false, false, true},
-		{"a map where there is a value", `{"a":1}`, `{"a":{}}`, false, false, false},
+		{"with one element less", `{"l":["a"]}`, `{"l":["a","b"]}`, false, false, false},
+		{"an empty list instead of none", `{}`, `{"l":[]}`, false, false, true},
+		{"a map instead of a value", `{"a":1}`, `{"a":{}}`, false, false, false},
 	} {
 		have, want := parse(t, tc.have), parse(t, tc.want)
 		if got := tree.Merged(want, have); got != tc.merged {
@@ -176,16 +176,16 @@ func TestAccounts(t *testing.T) {
 		reason, before, after, asked string
 		want                         bool
 	}{
-		{"what was asked for", `{"a":1,"b":2}`, `{"a":2,"b":2}`, `{"a":2}`, true},
+		{"the requested change", `{"a":1,"b":2}`, `{"a":2,"b":2}`, `{"a":2}`, true},
 		{"another value", `{"a":1}`, `{"a":3}`, `{"a":2}`, false},
-		{"a change beside it", `{"a":1,"b":1}`, `{"a":2,"b":2}`, `{"a":2}`, false},
-		{"an addition beside it", `{"a":{"x":1}}`, `{"a":{"x":2,"y":1}}`, `{"a":{"x":2}}`, false},
-		{"a removal that was asked for", `{"a":1,"b":2}`, `{"b":2}`, `{"a":null}`, true},
-		{"one that was not", `{"a":1,"b":2}`, `{"b":2}`, `{"a":1}`, false},
+		{"a further change", `{"a":1,"b":1}`, `{"a":2,"b":2}`, `{"a":2}`, false},
+		{"a further addition", `{"a":{"x":1}}`, `{"a":{"x":2,"y":1}}`, `{"a":{"x":2}}`, false},
+		{"a requested removal", `{"a":1,"b":2}`, `{"b":2}`, `{"a":null}`, true},
+		{"another removal", `{"a":1,"b":2}`, `{"b":2}`, `{"a":1}`, false},
 		{"a new map", `{}`, `{"a":{"b":{"c":1}}}`, `{"a":{"b":{"c":1}}}`, true},
-		{"a list as asked", `{"l":[1]}`, `{"l":[1,2]}`, `{"l":[1,2]}`, true},
+		{"the requested list", `{"l":[1]}`, `{"l":[1,2]}`, `{"l":[1,2]}`, true},
 		{"a list with more", `{"l":[1]}`, `{"l":[1,2,3]}`, `{"l":[1,2]}`, false},
-		{"asked for, and not done", `{"a":1}`, `{"a":1}`, `{"a":2}`, true},
+		{"a request without effect", `{"a":1}`, `{"a":1}`, `{"a":2}`, true},
 	} {
 		if got := tree.Accounts(parse(t, tc.before), parse(t, tc.after), parse(t, tc.asked)); got != tc.want {
 			t.Errorf("%s: %v", tc.reason, got)
@@ -202,12 +202,12 @@ func TestAccountsForAll(t *testing.T) {
 	}{
 		{"changes of two patches", `{"a":{"x":1}}`, `{"a":{"x":2,"y":3}}`, []string{`{"a":{"x":2}}`, `{"a":{"y":3}}`}, true},
 		{
-			"a change of neither", `{"a":{"x":1}}`, `{"a":{"x":2,"y":3,"z":4}}`,
+			"a change outside both patches", `{"a":{"x":1}}`, `{"a":{"x":2,"y":3,"z":4}}`,
 			[]string{`{"a":{"x":2}}`, `{"a":{"y":3}}`},
 			false,
 		},
-		{"the one of two values that won", `{"a":1}`, `{"a":2}`, []string{`{"a":2}`, `{"a":3}`}, true},
-		{"a value that neither asks for", `{"a":1}`, `{"a":4}`, []string{`{"a":2}`, `{"a":3}`}, false},
+		{"one of two values", `{"a":1}`, `{"a":2}`, []string{`{"a":2}`, `{"a":3}`}, true},
+		{"a value of neither patch", `{"a":1}`, `{"a":4}`, []string{`{"a":2}`, `{"a":3}`}, false},
 		{"a removal by one of them", `{"a":1,"b":2}`, `{"b":3}`, []string{`{"a":null}`, `{"b":3}`}, true},
 		{"a removal by none", `{"a":1,"b":2}`, `{"b":3}`, []string{`{"a":5}`, `{"b":3}`}, false},
 		{"a new map of two patches", `{}`, `{"a":{"x":1,"y":2}}`, []string{`{"a":{"x":1}}`, `{"a":{"y":2}}`}, true},
@@ -271,7 +271,7 @@ func TestDifference(t *testing.T) {
 		{"a removal", `{"a":1,"b":{"c":2}}`, `{"b":{}}`, `{"a":null,"b":{"c":null}}`},
 		{"a list as a whole", `{"l":[1,2]}`, `{"l":[1]}`, `{"l":[1]}`},
 		{"an empty map", `{}`, `{"m":{}}`, `{"m":{}}`},
-		{"null says nothing", `{"a":null}`, `{"a":null,"b":null}`, `{}`},
+		{"null equals absence", `{"a":null}`, `{"a":null,"b":null}`, `{}`},
 	} {
 		a, b, want := parse(t, tc.a), parse(t, tc.b), parse(t, tc.want)
 		if diff := cmp.Diff(want, tree.Difference(a, b)); diff != "" {

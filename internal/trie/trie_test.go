@@ -8,19 +8,19 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pair is a trie element with a hash of the test's choice, so that hashes collide.
+// pair is a trie element whose hash the test chooses, so that hashes collide.
 type pair struct {
 	key, value int
 	hash       uint64
 }
 
-// pairKeys has pairs found by their key.
+// pairKeys identifies pairs by their key.
 type pairKeys struct{}
 
 func (pairKeys) Hash(p *pair) uint64  { return p.hash }
 func (pairKeys) Same(p, o *pair) bool { return p.key == o.key }
 
-// TestTrie compares tries with maps: each version stays what it was, whatever is done to later ones.
+// TestTrie compares tries with maps. Later versions never change an earlier one.
 func TestTrie(t *testing.T) {
 	t.Parallel()
 	hashes := []uint64{0, 1, 15, 16, 1 << 59, 1<<59 | 1, ^uint64(0), ^uint64(0) - 1, ^uint64(0) - 16, 0xF0F0F0F0F0F0F0F0}

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// alike decodes data beside another object, which has to give the same as without it and to leave that one alone.
+// alike decodes data beside another object. The result must not depend on the other object, which must not change.
 func alike(t testing.TB, d *Decoder, data, other []byte) {
 	t.Helper()
 	var want, like, before map[string]any
@@ -25,7 +25,7 @@ func alike(t testing.TB, d *Decoder, data, other []byte) {
 	given := slices.Clone(data)
 	got, err := d.UnmarshalLike(given, other, like)
 	for i := range given {
-		given[i] = 'x' // the result must not refer to it
+		given[i] = 'x' // the result must not refer to the input
 	}
 	if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
 		t.Fatalf("error %v, want %v, of %q beside %q", err, wantErr, data, other)
@@ -34,7 +34,7 @@ func alike(t testing.TB, d *Decoder, data, other []byte) {
 		t.Fatalf("%q beside %q differs:\n%s", data, other, cmp.Diff(want, got))
 	}
 	if !reflect.DeepEqual(before, like) {
-		t.Fatalf("%q beside %q has changed that", data, other)
+		t.Fatalf("decoding %q has changed the object of %q", data, other)
 	}
 }
 
@@ -43,21 +43,21 @@ func TestLike(t *testing.T) {
 	for _, c := range []struct{ reason, data, other string }{
 		{"the same", `{"a":{"b":1}}`, `{"a":{"b":1}}`},
 		{"white space", ` { "a" : {"b":1} , "c":[ 1 ] } `, "{\"a\":{\"b\":1}\n,\t\"c\":[ 1 ]\r}"},
-		{"the last of two counts", `{"a":1,"a":2}`, `{"a":2,"a":1}`},
-		{"the last of two counts there", `{"a":1}`, `{"a":1,"a":2}`},
+		{"the last of two members counts", `{"a":1,"a":2}`, `{"a":2,"a":1}`},
+		{"the last of two members counts in the other object", `{"a":1}`, `{"a":1,"a":2}`},
 		{"another type", `{"a":{"b":1},"c":2}`, `{"a":2,"c":{"b":1}}`},
 		{"a part of it", `{"a":{"b":{"c":1},"d":"x"}}`, `{"a":{"b":{"c":1},"d":"y"}}`},
 		{"brackets and quotes in strings", `{"a":"}\"]","b":{"c":"\\"}}`, `{"a":"}\"]","b":{"c":"\\\""}}`},
-		{"nothing there", `{"a":1}`, `{}`},
-		{"nothing here", `{}`, `{"a":1}`},
+		{"the other is empty", `{"a":1}`, `{}`},
+		{"the object is empty", `{}`, `{"a":1}`},
 		{"null", `{"a":null}`, `{"a":null}`},
-		{"null there", `{"a":null}`, `{"b":1}`},
-		{"no object there", `{"a":1}`, `null`},
+		{"the other has a null", `{"a":null}`, `{"b":1}`},
+		{"the other is not an object", `{"a":1}`, `null`},
 		{"names with escapes", `{"\u0061":{"b":1}}`, `{"a":{"b":1}}`},
 		{"no value", `{"a":}`, `{"a":1}`},
 		{"two values", `{"a":1 2}`, `{"a":1}`},
 		{"cut", `{"a":{"b":1`, `{"a":{"b":1}}`},
-		{"a literal that goes on", `{"a":nullx}`, `{"a":null}`},
+		{"a literal with trailing letters", `{"a":nullx}`, `{"a":null}`},
 		{"wrong brackets", `{"a":[1}}`, `{"a":[1]}`},
 	} {
 		d := &Decoder{}
@@ -67,7 +67,7 @@ func TestLike(t *testing.T) {
 	}
 }
 
-// TestLikeRandomly decodes random objects beside others that differ in one member, whole and damaged.
+// TestLikeRandomly decodes random objects beside others that differ in one member, intact and damaged.
 func TestLikeRandomly(t *testing.T) {
 	t.Parallel()
 	rnd := seed.New(t)
@@ -105,7 +105,7 @@ func FuzzLike(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data, other []byte) { alike(t, d, data, other) })
 }
 
-// TestLikeShares holds two versions of a pod to what they share.
+// TestLikeShares: two versions of a pod share their equal parts.
 func TestLikeShares(t *testing.T) {
 	d := &Decoder{}
 	pod := corpus.NewPods(1, 1).Next(0)
@@ -128,10 +128,10 @@ func TestLikeShares(t *testing.T) {
 	}
 	at := func(o map[string]any) uintptr { return reflect.ValueOf(o["spec"]).Pointer() }
 	if at(got) != at(prior) {
-		t.Error("what is the same is not shared")
+		t.Error("an equal part is not shared")
 	}
 	if reflect.DeepEqual(got["status"], prior["status"]) {
-		t.Error("what is not the same is shared")
+		t.Error("a different part is shared")
 	}
 }
 

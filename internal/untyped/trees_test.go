@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/corpus"
 )
 
-// shared decodes data as what nobody may change, which has to give the same as any other decoding.
+// shared decodes data as a read-only object, which must equal the result of any other decoding.
 func shared(t *testing.T, d *Decoder, data []byte) map[string]any {
 	t.Helper()
 	var want map[string]any
@@ -20,7 +20,7 @@ func shared(t *testing.T, d *Decoder, data []byte) map[string]any {
 	given := slices.Clone(data)
 	got, err := d.UnmarshalShared(given)
 	for i := range given {
-		given[i] = 'x' // the result must not refer to it
+		given[i] = 'x' // the result must not refer to the input
 	}
 	if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
 		t.Fatalf("error %v, want %v, of %q", err, wantErr, data)
@@ -34,18 +34,18 @@ func shared(t *testing.T, d *Decoder, data []byte) map[string]any {
 func TestShared(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ reason, data string }{
-		{"no object", `[{"a":{}}]`},
+		{"not an object", `[{"a":{}}]`},
 		{"empty", `{}`},
 		{"nested", `{"a":{"b":[1,{"c":[]},[2]]},"d":[{},{}]}`},
 		{"white space", " { \"a\" : { \"b\" : [ ] , \"c\" : [ 1 , { } ] } } \n"},
 		{"brackets, commas and quotes in strings", `{"a":{"}":"]\"{,"},"b":["[\\",{"c":"\\\""}]}`},
 		{"two members of one name", `{"a":{"b":1,"b":{"c":2}},"a":{"b":[]}}`},
-		{"the same again within", `{"a":{"a":{"a":{}}},"b":{"a":{"a":{}}},"c":{"a":{}}}`},
+		{"equal parts within each other", `{"a":{"a":{"a":{}}},"b":{"a":{"a":{}}},"c":{"a":{}}}`},
 		{"wrong brackets", `{"a":[1}}`},
 		{"a bracket too many", `{"a":{}}}`},
 		{"a bracket too few", `{"a":{"b":[]}`},
 		{"cut in a string", `{"a":["b`},
-		{"wrong within", `{"a":{"b":[1 2]}}`},
+		{"malformed within", `{"a":{"b":[1 2]}}`},
 		{"escapes", `{"\u0061":{"b":["\u00e9\n"]}}`},
 		{"large", `{"a":["` + strings.Repeat("b", 2*maxTree) + `",{"c":[1]}]}`},
 		{"very deep", strings.Repeat(`{"a":`, 2*maxDepth) + "1" + strings.Repeat("}", 2*maxDepth)},
@@ -57,8 +57,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestSharedParts asserts that parts which come again are one, while the table grows, and that an object which may be
-// changed has none of them.
+// TestSharedParts: equal parts of read-only objects are shared while the table grows. A mutable object shares none.
 func TestSharedParts(t *testing.T) {
 	t.Parallel()
 	d := &Decoder{}
@@ -69,7 +68,7 @@ func TestSharedParts(t *testing.T) {
 	for i := range 2 * growAfter * minPlaces {
 		now := part(shared(t, d, data(i)))
 		if i > growAfter*minPlaces && now != last {
-			t.Fatalf("object %d has a probe of its own", i)
+			t.Fatalf("object %d does not share the probe", i)
 		}
 		last = now
 	}
@@ -78,7 +77,7 @@ func TestSharedParts(t *testing.T) {
 	}
 	own, err := d.Unmarshal(data(0))
 	if err != nil || part(own) == last {
-		t.Errorf("an object that may be changed has a part that is shared (%v)", err)
+		t.Errorf("a mutable object has a shared part (%v)", err)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// both decodes data with both decoders, which have to give the same.
+// both decodes data with both decoders, whose results must be equal.
 func both(t testing.TB, d *Decoder, data []byte) {
 	t.Helper()
 	var want map[string]any
@@ -23,7 +23,7 @@ func both(t testing.TB, d *Decoder, data []byte) {
 	given := slices.Clone(data)
 	got, err := d.Unmarshal(given)
 	for i := range given {
-		given[i] = 'x' // the result must not refer to it
+		given[i] = 'x' // the result must not refer to the input
 	}
 	if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
 		t.Fatalf("error %v, want %v, of %q", err, wantErr, data)
@@ -33,7 +33,7 @@ func both(t testing.TB, d *Decoder, data []byte) {
 	}
 }
 
-// fast says whether the object is decoded without the other decoder.
+// fast reports whether the object is decoded without the fallback decoder.
 func fast(d *Decoder, data []byte) bool {
 	dec := decoding{words: &d.words, data: data}
 	dec.skip()
@@ -56,23 +56,23 @@ func TestUnmarshal(t *testing.T) {
 		{"the largest integers", `{"a":9223372036854775807,"b":-9223372036854775808,"c":9223372036854775808}`, false},
 		{"fractions", `{"a":0.5,"b":-12.25,"c":1.0}`, true},
 		{"exponents", `{"a":1e3,"b":1.5E-2,"c":1e400}`, false},
-		{"no numbers", `{"a":01}`, false},
-		{"no numbers", `{"a":-}`, false},
-		{"no numbers", `{"a":1.}`, false},
-		{"no numbers", `{"a":+1}`, false},
-		{"a member twice: the last", `{"a":{"b":1},"a":{"c":2}}`, true},
+		{"not a number", `{"a":01}`, false},
+		{"not a number", `{"a":-}`, false},
+		{"not a number", `{"a":1.}`, false},
+		{"not a number", `{"a":+1}`, false},
+		{"a duplicate member: the last one counts", `{"a":{"b":1},"a":{"c":2}}`, true},
 		{"an empty name", `{"":""}`, true},
 		{"beyond ASCII", `{"ä":"日本 🚢"}`, true},
 		{"escapes", `{"a\n\u00e4\ud83d\udea2":"\"\\\/\b\f\t"}`, true},
 		{"half a surrogate", `{"a":"\ud83d"}`, true},
-		{"an escape that is none", `{"a":"\x"}`, false},
+		{"an invalid escape", `{"a":"\x"}`, false},
 		{"a short escape", `{"a":"\u12"}`, false},
 		{"invalid UTF-8", "{\"a\":\"\xff\"}", false},
 		{"a control character", "{\"a\":\"\x01\"}", false},
 		{"nested", deep(90), true},
 		{"nested deeply", deep(500), false},
 		{"too deeply", deep(20_000), false},
-		{"more behind it", `{} {}`, false},
+		{"trailing data", `{} {}`, false},
 		{"a list", `[]`, false},
 		{"null", `null`, false},
 		{"nothing", ``, false},
@@ -83,19 +83,19 @@ func TestUnmarshal(t *testing.T) {
 		{"no colon", `{"a" 1}`, false},
 		{"a number for a name", `{1:1}`, false},
 		{"half a literal", `{"a":tru}`, false},
-		{"a literal that goes on", `{"a":nullx}`, false},
+		{"a literal with trailing letters", `{"a":nullx}`, false},
 	} {
 		d := &Decoder{}
-		for range 3 { // with what was remembered
+		for range 3 { // again with the remembered words
 			both(t, d, []byte(c.data))
 		}
 		if c.fast && !fast(d, []byte(c.data)) {
-			t.Errorf("%s: %s is left to the other decoder", c.reason, c.data)
+			t.Errorf("%s: %s needs the fallback decoder", c.reason, c.data)
 		}
 	}
 }
 
-// TestRandomly decodes random objects, whole and damaged.
+// TestRandomly decodes random objects, intact and damaged.
 func TestRandomly(t *testing.T) {
 	t.Parallel()
 	rnd := seed.New(t)
@@ -164,7 +164,7 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-// TestNothingIsShared changes what was decoded.
+// TestNothingIsShared: a change of one decoded object does not affect another one.
 func TestNothingIsShared(t *testing.T) {
 	t.Parallel()
 	d := &Decoder{}

@@ -13,7 +13,7 @@ func at(uid, version string) watchtest.State {
 	return watchtest.State{UID: uid, Version: version}
 }
 
-// TestCheck gives the checker recordings that break one invariant each.
+// TestCheck: each recording breaks one invariant.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	add := watchtest.Event{Type: store.Added, Key: "a", Object: at("u", "5"), Initial: true}
@@ -26,7 +26,7 @@ func TestCheck(t *testing.T) {
 		rec    watchtest.Recording
 		want   []string
 	}{
-		{"a life as it should be", watchtest.Recording{Events: []watchtest.Event{add, synced, modified, deleted}}, nil},
+		{"a valid life", watchtest.Recording{Events: []watchtest.Event{add, synced, modified, deleted}}, nil},
 		{"a version goes down", watchtest.Recording{Events: []watchtest.Event{
 			add, synced, modified,
 			change(modified, func(e *watchtest.Event) { e.Object, e.Prior = at("u", "6"), at("u", "7") }),
@@ -36,7 +36,7 @@ func TestCheck(t *testing.T) {
 			{Type: store.Epoch},
 			change(modified, func(e *watchtest.Event) { e.Object, e.Prior = at("u", "6"), at("u", "7") }),
 		}}, nil},
-		{"ADDED of what is there", watchtest.Recording{Events: []watchtest.Event{
+		{"ADDED of a known object", watchtest.Recording{Events: []watchtest.Event{
 			add, synced,
 			{Type: store.Added, Key: "a", Object: at("u", "6"), Prior: at("u", "5")},
 		}}, []string{"W2"}},
@@ -44,7 +44,7 @@ func TestCheck(t *testing.T) {
 			add, synced,
 			change(modified, func(e *watchtest.Event) { e.Object = at("v", "7") }),
 		}}, []string{"W2"}},
-		{"another prior", watchtest.Recording{Events: []watchtest.Event{
+		{"a wrong previous object", watchtest.Recording{Events: []watchtest.Event{
 			add, synced,
 			change(modified, func(e *watchtest.Event) { e.Prior = at("u", "4") }),
 		}}, []string{"W3"}},
@@ -76,7 +76,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckAtRest compares the fold of the events with server and cache.
+// TestCheckAtRest compares the fold of the events with the server and the cache.
 func TestCheckAtRest(t *testing.T) {
 	t.Parallel()
 	rec := watchtest.Recording{Events: []watchtest.Event{

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// A connection breaks in the middle of an event. The subscriber is given each change once.
+// A connection breaks in the middle of an event, and the subscriber still gets each change once.
 func Example() {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
@@ -43,16 +43,16 @@ func Example() {
 	recorder := watched.Record("mine")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	given := func(n int) {
+	wait := func(n int) {
 		if err := recorder.Wait(ctx, func(r watchtest.Recording) bool { return len(r.Events) >= n }); err != nil {
 			panic(err)
 		}
 	}
-	given(2)
+	wait(2)
 	server.On(apiserver.Match{Verb: "watch", Times: 1}, apiserver.Cut(60))
 	server.DropConnections()
 	put("blue")
-	given(3)
+	wait(3)
 	for _, e := range recorder.Recording().Events {
 		fmt.Println(e)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// observed is a test that fails only in a list.
+// observed is a test that only records its failures.
 type observed struct {
 	testing.TB
 	cleanups []func()
@@ -26,8 +26,8 @@ type observed struct {
 func (o *observed) Cleanup(fn func()) { o.cleanups = append(o.cleanups, fn) }
 func (o *observed) Error(args ...any) { o.failures = append(o.failures, fmt.Sprint(args...)) }
 
-// TestWatchFailsWhoChangesSharedObjects reads an object twice and changes it in between, or a copy of it.
-func TestWatchFailsWhoChangesSharedObjects(t *testing.T) {
+// TestWatchDetectsChangesOfSharedObjects changes an object, or a copy of it, between two reads.
+func TestWatchDetectsChangesOfSharedObjects(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
@@ -35,10 +35,10 @@ func TestWatchFailsWhoChangesSharedObjects(t *testing.T) {
 		want   []string
 	}{
 		{
-			"a shared object is nobody's own", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"changed": "yes"} },
+			"a reader changes a shared object", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"changed": "yes"} },
 			[]string{"a/x"},
 		},
-		{"a copy is", func(cm *corev1.ConfigMap) { cm.DeepCopy().Data = map[string]string{"changed": "yes"} }, nil},
+		{"a copy changes", func(cm *corev1.ConfigMap) { cm.DeepCopy().Data = map[string]string{"changed": "yes"} }, nil},
 	} {
 		server, err := apiserver.New(apiserver.Options{})
 		if err != nil {

@@ -31,7 +31,7 @@ func TestBulkRate(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if b.wait(ctx) == nil {
-			t.Error("it waits for a reader who is gone")
+			t.Error("it waits for a reader who has left")
 		}
 	})
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestBulk: a bulk change retries or cancels all operations that a filter selects, on all pages of the list, after
-// their number is confirmed. It checks the right for each of them and names those that fail.
+// TestBulk: a bulk change retries or cancels all operations that a filter selects, on all pages, after their number is
+// confirmed. It checks the right for each of them and names those that fail.
 func TestBulk(t *testing.T) {
 	t.Parallel()
 	var forbidden string // the name of an operation
-	who := readers{
+	rights := readers{
 		"admin":  func(a httpapi.Access) bool { return a.Verb != "update" || a.Name == "" || a.Name != forbidden },
 		"viewer": func(a httpapi.Access) bool { return a.Verb != "update" },
 	}
@@ -34,7 +34,7 @@ func TestBulk(t *testing.T) {
 			return now.EffectiveID() == before.EffectiveID() && now.Spec.CancelRequested
 		}},
 	} {
-		w := newWorld(t, func(o *console.Options) { o.Authorizer = who })
+		w := newWorld(t, func(o *console.Options) { o.Authorizer = rights })
 		w.Tokens["admin"], w.Tokens["viewer"] = "admin", "viewer"
 		w.Webhook(tc.hook)
 		var ops []*v1alpha1.Operation
@@ -52,7 +52,7 @@ func TestBulk(t *testing.T) {
 		})
 		if page := w.Send(viewer, "", http.MethodGet, "/console/operations?"+filter,
 			nil).Body; strings.Contains(page, button) {
-			t.Errorf("%s: who may not update operations is shown the button", verb)
+			t.Errorf("%s: a reader without the right to update sees the button", verb)
 		}
 		if page := w.Send(admin, "", http.MethodGet, path, nil); page.Status != http.StatusOK ||
 			!strings.Contains(page.Body, "<b>60</b>") {
@@ -94,7 +94,7 @@ func TestBulk(t *testing.T) {
 			}
 		}
 		if n := changed(); n > 0 {
-			t.Errorf("%s: %d were changed by what was refused", verb, n)
+			t.Errorf("%s: a refused request has changed %d operations", verb, n)
 		}
 		got := w.Send(admin, "", http.MethodPost, path, url.Values{"count": {"60"}, "csrf": {csrf}})
 		if got.Status != http.StatusOK || !strings.Contains(got.Body, "<b>59</b> of 60") ||
@@ -111,16 +111,16 @@ func TestBulk(t *testing.T) {
 		}
 		if now, err := w.Scheduler.Get(w.Ctx, operations.Resource{Type: "App", ID: "other"}); err != nil ||
 			tc.changed(other, now) {
-			t.Errorf("%s: an operation that the filter does not want was changed: %v %v", verb, now, err)
+			t.Errorf("%s: an operation outside of the filter was changed: %v %v", verb, now, err)
 		}
 		if got := w.Send(viewer, "", http.MethodPost, path,
 			url.Values{"count": {"60"}, "csrf": {w.CSRF(viewer, path)}}); got.Status == http.StatusOK &&
 			!strings.Contains(got.Body, "<b>0</b> of") {
-			t.Errorf("%s: who may not update operations changes them: %s", verb, got.Body)
+			t.Errorf("%s: a reader without the right to update changes operations: %s", verb, got.Body)
 		}
 	}
 	w := newWorld(t, noAuth)
 	if got := w.Get("", "/console/bulk?verb=explode"); got.Status != http.StatusNotFound {
-		t.Errorf("a verb that there is not: %d", got.Status)
+		t.Errorf("an unknown verb: %d", got.Status)
 	}
 }

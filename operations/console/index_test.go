@@ -15,8 +15,8 @@ import (
 
 func noneStuck() map[cache.Key]why.Type { return nil }
 
-// TestIndexModel: after any events, before and after the store is synced, the index has each row once, oldest first,
-// and its pages match a filter over all rows.
+// TestIndexModel: after any events, before and after the store is synced, the index has each row once, oldest first.
+// Its pages match a filter over all rows.
 func TestIndexModel(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -84,9 +84,9 @@ func TestIndexDrops(t *testing.T) {
 	select {
 	case <-ready:
 	default:
-		t.Error("who waited for the index goes on waiting")
+		t.Error("a caller that waits for the index is not woken")
 	}
 	if x.touch() == ready || x.synced || x.rows != nil || x.changes() == before {
-		t.Error("it was not dropped, or pages that are open do not notice")
+		t.Error("it was not dropped, or open pages do not notice")
 	}
 }

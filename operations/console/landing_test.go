@@ -36,7 +36,7 @@ func TestLanding(t *testing.T) {
 		}
 	}
 	operations, both := list("operations", "prod"), list("webhooks", "prod")
-	who := exact{readers{
+	rights := exact{readers{
 		"operator": func(httpapi.Access) bool { return true },
 		"tenant":   operations,
 		"team":     func(a httpapi.Access) bool { return operations(a) || both(a) },
@@ -48,7 +48,7 @@ func TestLanding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(o *console.Options) {
-				o.Authorizer = who
+				o.Authorizer = rights
 				change(o, func(s *operationsconsole.Section) { s.Namespaces = served })
 			})
 			w.Webhook("job")
@@ -78,7 +78,7 @@ func TestLanding(t *testing.T) {
 				}
 				page := w.Get(reader, start.Header.Get("Location"))
 				if page.Status == http.StatusNotFound {
-					t.Errorf("%s begins at a page that answers %d", reader, page.Status)
+					t.Errorf("%s starts at a page that answers %d", reader, page.Status)
 				}
 				_, menu, _ := strings.Cut(page.Body, `<nav aria-label="Pages">`)
 				menu, _, _ = strings.Cut(menu, "</nav>")
@@ -97,7 +97,7 @@ func TestLanding(t *testing.T) {
 			if choice.Status != http.StatusForbidden ||
 				!strings.Contains(choice.Body, `href="/console/operations?namespace=prod"`) ||
 				strings.Contains(choice.Body, "namespace=other") {
-				t.Errorf("who may see some namespaces is not led to them: %d %s", choice.Status, choice.Body)
+				t.Errorf("a reader with some namespaces is not led to them: %d %s", choice.Status, choice.Body)
 			}
 		})
 	}

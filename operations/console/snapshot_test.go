@@ -42,9 +42,9 @@ func TestOneMoment(t *testing.T) {
 	w.Tokens["anybody"] = "any"
 	w.Webhook("job")
 	var end func()
-	var told atomic.Pointer[func()] // called after the executor
+	var afterReport atomic.Pointer[func()] // called after the executor
 	w.Runtime.Explain(why.Func(func(context.Context, why.Object) []why.Cause {
-		if end := told.Swap(nil); end != nil {
+		if end := afterReport.Swap(nil); end != nil {
 			(*end)()
 		}
 		return nil
@@ -58,7 +58,7 @@ func TestOneMoment(t *testing.T) {
 			}
 			questions.at.Store(&at)
 		},
-		"while it is asked who may see it": func() {
+		"during the review of the reader's right": func() {
 			at := func(n int) {
 				if n == 2 {
 					end()
@@ -66,8 +66,8 @@ func TestOneMoment(t *testing.T) {
 			}
 			questions.at.Store(&at)
 		},
-		"after it was asked what it does": func() { told.Store(&end) },
-		"later":                           func() {},
+		"after its state was read": func() { afterReport.Store(&end) },
+		"later":                    func() {},
 	} {
 		op := w.Schedule(strings.ReplaceAll(name, " ", "-"), "job")
 		k := cache.Key{Namespace: op.Namespace, Name: op.Name}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestStuckOperations: the overview groups stuck operations by their first cause, the list shows them and the errors of
-// failed ones, and the page of a Webhook counts the outcomes of its operations.
+// TestStuckOperations: the overview groups stuck operations by their first cause. The list shows them and the errors of
+// failed ones. The page of a Webhook counts the outcomes of its operations.
 func TestStuckOperations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noAuth)
@@ -51,7 +51,7 @@ func TestStuckOperations(t *testing.T) {
 		t.Errorf("Nothing is wrong with an operation that failed:\n%s", body)
 	}
 	if body := page("tried again", w.Path(again), "Why it makes no progress"); strings.Contains(body, "In progress.") {
-		t.Errorf("An operation whose last try failed is on its way:\n%s", body)
+		t.Errorf("an operation whose last try failed counts as under way:\n%s", body)
 	}
 	page("polled", w.Path(polled), `<p class="going">In progress.</p>`)
 

@@ -47,7 +47,7 @@ func change(o *console.Options, how func(*operationsconsole.Section)) {
 
 func noAuth(o *console.Options) { o.InsecureNoAuth = true }
 
-// readers are the rights of those whose token is their name: each sees pages about the program.
+// readers maps tokens to rights. Each reader sees pages about the program.
 type readers map[string]func(httpapi.Access) bool
 
 func (all readers) Caller(token string) string { return token }

@@ -23,10 +23,10 @@ func setup(t *testing.T) *operationbed.Bench {
 	return b
 }
 
-// TestAPIServerRefuses has the API server hold the rules of the custom resources, whoever writes.
+// TestAPIServerRefuses checks that the API server enforces the rules of the custom resources for every client.
 func TestAPIServerRefuses(t *testing.T) { operationbed.PlayRules(setup(t)) }
 
-// TestAPIServerRefusesUnknownValues has the API server refuse what is no value of an enum.
+// TestAPIServerRefusesUnknownValues checks that the API server refuses values outside an enum.
 func TestAPIServerRefusesUnknownValues(t *testing.T) {
 	b := setup(t)
 	if _, err := b.Scheduler.Schedule(b.Ctx, operations.Request{

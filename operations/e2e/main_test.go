@@ -1,4 +1,4 @@
-// Package e2e_test schedules operations on a real control plane. Package hostile, below, attacks the controller.
+// Package e2e_test schedules operations on a real control plane. Its subpackage hostile attacks the controller.
 package e2e_test
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations"
 )
 
-// TestRace has many callers ask for the same resource, when there is no operation and when one has ended.
+// TestRace lets many callers schedule for the same resource at once, without an operation and after one has ended.
 func TestRace(t *testing.T) {
 	b := setup(t)
 	for round := range 4 {
@@ -41,7 +41,7 @@ func TestRace(t *testing.T) {
 		if len(won) != 1 {
 			t.Fatalf("round %d: winners %v", round, won)
 		}
-		stop := b.Start(nil) // it would end operations while others still ask
+		stop := b.Start(nil) // earlier, it would end operations while callers still schedule
 		b.End(b.Get())
 		stop()
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestOvertaken has another executor go on with an operation just before a write of this one arrives, as after a pause
-// in which leadership was lost: whatever the write is, this one takes what it finds, does nothing more than that, and
-// its flow does not fail.
+// TestOvertaken changes the status of an operation just before a write of the executor arrives. Another executor does
+// so after a pause in which leadership was lost. Whichever write it is, the executor adopts the new status, and its
+// flow does not fail.
 func TestOvertaken(t *testing.T) {
 	end := func(op *v1alpha1.Operation) {
 		now := metav1.NowMicro()
@@ -82,7 +82,7 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// changeStatus changes the status of the usual operation, as somebody else would.
+// changeStatus changes the status of the usual operation, as another writer would.
 func (b *bench) changeStatus(change func(*v1alpha1.Operation)) {
 	op, err := b.Scheduler.Get(b.Ctx, shop)
 	if err == nil {
@@ -98,9 +98,9 @@ func (b *bench) changeStatus(change func(*v1alpha1.Operation)) {
 	}
 }
 
-// TestNoAttemptThatWasNotMade has the write of an attempt fail for longer than the timeout of its webhook: the time of
-// the webhook begins with the attempt that is recorded, and it is called.
-func TestNoAttemptThatWasNotMade(t *testing.T) {
+// TestUnrecordedAttemptStartsNoTimeout makes the write of an attempt fail for longer than the timeout of its webhook.
+// The timeout starts with the recorded attempt, so the webhook is called.
+func TestUnrecordedAttemptStartsNoTimeout(t *testing.T) {
 	b := setup(t)
 	b.Webhook("first", nil)
 	const timeout = 3 * time.Second

@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestAttempts: the tries and polls of an operation that goes on are remembered with their times and statuses, the one
-// under way among them; not those of one whose first try was its last, nor those that another process has made.
+// TestAttempts: the tries and polls of an unfinished operation are remembered with their times and statuses, including
+// the current one. Operations whose first try succeeds are not remembered, nor are tries of other processes.
 func TestAttempts(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 1), make(chan struct{})
@@ -65,7 +65,7 @@ func TestAttempts(t *testing.T) {
 			all = append(all, fmt.Sprintf("%s%s %s %d %s %t", one.Purpose, one.Webhook, what, one.Status, one.Verdict,
 				one.Ended.IsZero()))
 			if one.Began.Before(last) || !one.Ended.IsZero() && one.Ended.Before(one.Began) || one.Ended.After(time.Now()) {
-				t.Errorf("%s lasted from %v to %v, the one before began at %v", what, one.Began, one.Ended, last)
+				t.Errorf("%s lasted from %v to %v, the previous one started at %v", what, one.Began, one.Ended, last)
 			}
 			last = one.Began
 		}
@@ -81,11 +81,11 @@ func TestAttempts(t *testing.T) {
 		t.Errorf("of one that succeeds later, -want +got:\n%s", diff)
 	}
 	if fine := b.Schedule(operations.Request{Webhooks: []string{"fine"}, Resource: app("fine")}); of(b.End(fine)) != nil {
-		t.Errorf("of one that succeeds at once: %q", of(fine))
+		t.Errorf("of an operation that succeeds at once: %q", of(fine))
 	}
 	job := b.Schedule(operations.Request{Webhooks: []string{"job"}, Resource: app("job")})
 	b.Received(asked)
-	b.Eventually("the poll is seen", func() bool {
+	b.Eventually("the poll is remembered", func() bool {
 		return cmp.Equal([]string{"job try 202 Accepted false", "job poll 0 None true"}, of(job))
 	})
 	r.Stop()
@@ -100,8 +100,8 @@ func TestAttempts(t *testing.T) {
 	b.End(job)
 }
 
-// TestAttemptsAreBounded: whatever happens, those that are remembered take no more than there is for them, of each
-// operation the last ones are, and what has ended gives way to what goes on.
+// TestAttemptsAreBounded: the remembered attempts never exceed their bounds. Each operation keeps its last attempts,
+// and ended operations are evicted before running ones.
 func TestAttemptsAreBounded(t *testing.T) {
 	t.Parallel()
 	again := webhook.Result{Verdict: webhook.Retry, StatusCode: http.StatusServiceUnavailable}
@@ -151,13 +151,13 @@ func TestAttemptsAreBounded(t *testing.T) {
 	m.End(key(0))
 	m.End(key(1))
 	if m.Note(last, "id", "hook", again); len(m.Of(last, "id").Last) != 1 || len(m.Of(key(0), "id").Last) != 0 {
-		t.Error("what has ended does not give way")
+		t.Error("ended operations are not evicted")
 	}
 }
 
-// TestAttemptsThatWereCutOff: what comes back after the end, cut off, keeps nothing alive; one operation after another
-// of a resource takes the room of one.
-func TestAttemptsThatWereCutOff(t *testing.T) {
+// TestAttemptsOfCanceledCalls: the result of a canceled call that arrives after the end keeps nothing in memory.
+// Successive operations of a resource share one place.
+func TestAttemptsOfCanceledCalls(t *testing.T) {
 	t.Parallel()
 	again := webhook.Result{Verdict: webhook.Retry, StatusCode: http.StatusServiceUnavailable}
 	m, key := &executor.Remembered{}, store.Key{Namespace: "team", Name: "app"}
@@ -179,11 +179,11 @@ func TestAttemptsThatWereCutOff(t *testing.T) {
 	last := store.Key{Namespace: "team", Name: "last"}
 	m.Note(last, "id", "hook", again)
 	if got := m.Of(last, "id"); len(got.Last) != 1 || got.Full {
-		t.Errorf("there is no room: %+v", got)
+		t.Errorf("a new operation is not remembered: %+v", got)
 	}
 }
 
-// TestFirstTryCostsNothing: an operation whose first try brings the outcome allocates nothing to be remembered.
+// TestFirstTryCostsNothing: an operation that ends with its first try allocates nothing for remembered attempts.
 func TestFirstTryCostsNothing(t *testing.T) {
 	if n := executor.FirstTryAllocs(); n != 0 {
 		t.Errorf("%v allocations", n)

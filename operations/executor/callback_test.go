@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// callbacks makes an executor that listens for callbacks, and its taker.
+// callbacks starts an executor that listens for callbacks, and returns its taker.
 func (b *bench) callbacks() *executor.Taker {
 	var e *executor.Executor
 	b.StartWith(func(o *executor.Options) {
@@ -36,7 +36,7 @@ func TestCallback(t *testing.T) {
 	taker := b.callbacks()
 	op := b.Schedule(operations.Request{Webhooks: []string{"slow"}})
 	tok := operationbed.Token(b.Received(asked))
-	b.Eventually("taken by the receiver", func() bool {
+	b.Eventually("accepted by the receiver", func() bool {
 		w := b.Get().Status.Webhooks
 		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted
 	})
@@ -57,11 +57,11 @@ func TestCallback(t *testing.T) {
 	if err := taker.Take(b.Ctx, tok, true, ""); !errors.Is(err, operations.ErrCallbackUsed) {
 		t.Errorf("a token used twice: %v", err)
 	}
-	// A callback of the operation before means nothing for the next one.
+	// A callback of the previous operation has no effect on the next one.
 	next := b.Schedule(operations.Request{Webhooks: []string{"slow"}})
 	fresh := operationbed.Token(b.Received(asked))
 	if err := taker.Take(b.Ctx, tok, true, ""); !errors.Is(err, operations.ErrCallbackUsed) {
-		t.Errorf("a token of the operation before: %v", err)
+		t.Errorf("a token of the previous operation: %v", err)
 	}
 	if err := taker.Take(b.Ctx, fresh, true, ""); err != nil {
 		t.Fatal(err)
@@ -95,8 +95,8 @@ func TestCallbackBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// TestCallbacksArePaidFor: what callbacks write counts as what operations do: while the namespace has used up its
-// share, they wait.
+// TestCallbacksArePaidFor: writes for callbacks count towards the share of the namespace. They wait while that share is
+// used up.
 func TestCallbacksArePaidFor(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
@@ -117,7 +117,7 @@ func TestCallbacksArePaidFor(t *testing.T) {
 		w := b.Get().Status.Webhooks
 		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted && len(b.Get().Finalizers) > 0
 	})
-	// The status of the Webhook is paid for by the same share, and would wait beside the callback.
+	// The status of the Webhook is charged to the same share, and would wait beside the callback.
 	b.Eventually("status of the webhook written", func() bool { return b.Hook("slow").Status.ObservedGeneration > 0 })
 	const much = 1e9
 	e.Spend(b.Namespace, much)
@@ -136,7 +136,7 @@ func TestCallbacksArePaidFor(t *testing.T) {
 	why := errors.New("the receiver has gone")
 	taken := take(impatient)
 	if cancel(why); !errors.Is(<-taken, why) {
-		t.Error("who is gone is waited for")
+		t.Error("it waits for a canceled callback")
 	}
 	taken = take(b.Ctx)
 	e.Spend(b.Namespace, -much)

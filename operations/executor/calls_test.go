@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestCalls: an admitted call holds a slot and a permit until it has returned or is released. A refused one says for
-// what it waits, is woken when it may ask again, and holds nothing after it is withdrawn.
+// TestCalls: an admitted call holds a slot and a permit until it returns or is released. A refused call reports why it
+// waits, and is woken when it may try again. It holds nothing after it is withdrawn.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	w := aWebhook("hook", "2")
@@ -85,14 +85,14 @@ func TestCalls(t *testing.T) {
 	third.permit.Release()
 	c.release(runs[1].key, runs[1].party(), third)
 
-	c.slots = fair.NewSlots(2) // one for a namespace
+	c.slots = fair.NewSlots(2) // one for each namespace
 	c.slots.Acquire(runs[0].party(), "first", func() {})
 	f, refused = admit(runs[1], "4")
 	if f != nil || refused.share != sharePlaces || !refused.until.Equal(course.FarFuture) {
 		t.Fatalf("without a free slot: %+v", refused)
 	}
 
-	c.own.add("ns") // the run
+	c.own.add("ns") // as for a run
 	c.start(ctx, runs[0], first, webhook.Call{ID: "1"}, "", time.Now().Add(time.Minute))
 	select {
 	case l := <-delivered:

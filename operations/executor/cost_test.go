@@ -17,12 +17,12 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestWrites is bar P2: two requests for an operation, its creation included, and three where its first call has to be
-// recorded.
+// TestWrites checks bar P2: an operation takes two requests, its creation included. It takes three if its first call
+// must be recorded.
 func TestWrites(t *testing.T) {
 	b := setup(t)
 	var mu sync.Mutex
-	requests := make(map[string][]string) // by operation; empty: others
+	requests := make(map[string][]string) // by operation; the empty name has all others
 	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		_, path, _ := strings.Cut(r.URL.Path, "/operations")
 		name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
@@ -49,7 +49,7 @@ func TestWrites(t *testing.T) {
 	}{
 		{"ordinary", 1, func(*operations.Request) {}},
 		{"parallel", 2, func(r *operations.Request) { r.Execution = operations.Parallel }},
-		// last: until its end is heard of
+		// The last case, since it delays others until its end is known.
 		{"locking", 2, func(r *operations.Request) { r.Lock = []operations.Resource{{Type: "db", ID: "7"}} }},
 	}
 	for _, tc := range tests {
@@ -68,7 +68,7 @@ func TestWrites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ended := b.End(op) // reads through other connections
+			ended := b.End(op) // over other connections
 			if got := b.Receiver.Counts(op.EffectiveID())["cleanup"]; got != 1 {
 				t.Errorf("%s: %d calls", tc.kind, got)
 			}
@@ -78,7 +78,7 @@ func TestWrites(t *testing.T) {
 			mu.Unlock()
 			if call := ended.Status.Webhooks[0]; len(got) == 2 &&
 				call.FinishedAt.Sub(call.StartedAt.Time) >= 500*time.Millisecond {
-				writes = 2 // the machine was busy
+				writes = 2 // the machine was slow, so the call was recorded
 			}
 			if want += 1 + writes; len(got) != writes {
 				t.Errorf("%s: %d requests of the executor, not %d: %q", tc.kind, len(got), writes, got)
@@ -145,7 +145,7 @@ func TestMetrics(t *testing.T) {
 		"fairlead_operations_in_progress": 0, "fairlead_operations_near_timeout": 0, "fairlead_operations_finished_total": 1,
 		"fairlead_operation_duration_seconds": 1, "fairlead_webhook_tries_total": 1, "fairlead_webhook_calls_queued": 0,
 	}
-	b.Eventually("counted", func() bool { // the end is written before it is counted
+	b.Eventually("counted", func() bool { // the status is written before the metric counts it
 		for name, v := range atTheEnd {
 			if value(name) != v {
 				return false

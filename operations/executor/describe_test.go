@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestTemplatesSeeEveryField renders each field of a spec in which nothing but the required ones is set, and numbers as
-// they were written.
+// TestTemplatesSeeEveryField renders each field of a spec that sets only the required fields. Numbers keep the form in
+// which they were written.
 func TestTemplatesSeeEveryField(t *testing.T) {
 	op := &v1alpha1.Operation{Spec: v1alpha1.OperationSpec{
 		OperationType:     v1alpha1.OperationDelete,

@@ -22,9 +22,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestDisturbedCallbacks has receivers report each outcome several times at once, to two replicas, some before they
-// answer, while a third of the replicas' requests go wrong: one report counts, which is the one that is told so, and
-// the others are told that it did.
+// TestDisturbedCallbacks reports each outcome several times at once, to two replicas, and sometimes before the receiver
+// answers. A third of the replicas' requests fail. Exactly one report of each outcome counts. Its sender learns that,
+// and all others learn that an earlier report counted.
 func TestDisturbedCallbacks(t *testing.T) {
 	seed.Play(t, 3, func(t *testing.T, play uint64) {
 		b := setup(t)
@@ -85,17 +85,17 @@ func TestDisturbedCallbacks(t *testing.T) {
 	})
 }
 
-// earlyKey marks the reports that the receiver makes before it answers: until then the flow does not go on.
+// earlyKey marks the reports that the receiver makes before it answers. The flow cannot continue before that answer.
 type earlyKey struct{}
 
-// report is what came of a report.
+// report is the result of one report.
 type report struct {
 	succeeded bool
 	err       error
 	unsure    bool // an earlier try of it failed, so it may have counted
 }
 
-// send reports until there is an answer.
+// send repeats a report until it gets an answer.
 func send(ctx context.Context, taker *executor.Taker, tok string, succeeded bool) report {
 	r := report{succeeded: succeeded}
 	for {
@@ -118,7 +118,7 @@ func (r *reports) add(key string, got report) {
 	r.of[key] = append(r.of[key], got)
 }
 
-// check says what is wrong with the reports of an operation.
+// check returns what is wrong with the reports of an operation, empty if nothing is.
 func (r *reports) check(op *v1alpha1.Operation, called map[string]int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +128,7 @@ func (r *reports) check(op *v1alpha1.Operation, called map[string]int) string {
 	for _, one := range all {
 		switch {
 		case one.err == nil && one.succeeded != succeeded:
-			return fmt.Sprintf("a report was taken and did not count: %+v", all)
+			return fmt.Sprintf("an accepted report did not count: %+v", all)
 		case one.err == nil:
 			taken++
 		case !errors.Is(one.err, operations.ErrCallbackUsed):
@@ -146,7 +146,7 @@ func (r *reports) check(op *v1alpha1.Operation, called map[string]int) string {
 	return ""
 }
 
-// callbackDisturber has the flow go on before the loser of an answer learns that it is lost.
+// callbackDisturber lets the flow continue before the sender of a lost answer learns of the loss.
 type callbackDisturber struct{ disturber }
 
 func (d *callbackDisturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
@@ -170,12 +170,12 @@ func (d *callbackDisturber) roundTrip(r *http.Request, next http.RoundTripper) (
 	}))
 	if errors.Is(err, disturb.ErrLost) && written != "" && r.Context().Value(earlyKey{}) == nil {
 		_, name, _ := strings.Cut(strings.TrimSuffix(r.URL.Path, "/status"), "/operations/")
-		d.b.Eventually("went on", func() bool { return d.b.version(name) != written })
+		d.b.Eventually("continued", func() bool { return d.b.version(name) != written })
 	}
 	return answer, err
 }
 
-// version returns that of an Operation.
+// version returns the resource version of an Operation.
 func (b *bench) version(name string) string {
 	answer, err := call.Do(b.Ctx, b.Calls, call.Request{
 		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.Namespace,

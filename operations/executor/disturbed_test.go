@@ -26,10 +26,10 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestDisturbed runs operations of random shapes while a third of the executor's requests to the API server go wrong:
-// lost before they arrive, answers lost on the way back, and objects changed by somebody else just before; some
-// operations are cancelled or deleted. Everything ends as if nothing had happened: every try is made exactly once, but
-// for those that a restart of the executor cuts short, which are made again.
+// TestDisturbed runs operations of random shapes while a third of the executor's requests to the API server fail.
+// Requests are lost, answers are lost, and objects change just before a write. Some operations are cancelled or
+// deleted. All end as if undisturbed. Every try is made exactly once, except those that a restart interrupts, which are
+// repeated.
 func TestDisturbed(t *testing.T) {
 	seed.Play(t, 3, func(t *testing.T, seed uint64) {
 		restarts := int(seed % 2 * 2)
@@ -39,7 +39,7 @@ func TestDisturbed(t *testing.T) {
 		b.Receiver.Answer = answerByName
 		for name := range tries {
 			b.Webhook(name, func(s *v1alpha1.WebhookSpec) {
-				s.Breaker.Failures, s.Concurrency = 1000, 2 // a minute's pause proves nothing
+				s.Breaker.Failures, s.Concurrency = 1000, 2 // so that no breaker opens for a minute
 				if name == "slow" {
 					s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: webhook.MinInterval}
 				}
@@ -76,7 +76,7 @@ func TestDisturbed(t *testing.T) {
 				stop()
 				stop = start()
 			}
-			if i%8 == 1 { // it is not told how it has ended
+			if i%8 == 1 { // its outcome cannot be read any more
 				b.Eventually("gone", func() bool {
 					_, err := b.Scheduler.Get(b.Ctx, operationbed.ResourceOf(op))
 					return errors.Is(err, operations.ErrNotFound)
@@ -85,7 +85,7 @@ func TestDisturbed(t *testing.T) {
 				op = b.End(op)
 			}
 			all = append(all, ended{op, b.Receiver.Counts(op.EffectiveID())})
-			if i%8 == 2 { // another one of the same resource follows at once
+			if i%8 == 2 { // another operation of the same resource follows at once
 				request := randomRequest(rnd, op.Spec.ResourceID)
 				op = b.End(b.Schedule(request))
 				all = append(all, ended{op, b.Receiver.Counts(op.EffectiveID())})
@@ -110,16 +110,16 @@ func TestDisturbed(t *testing.T) {
 				}
 			}
 		}
-		told := recorder.Told()
-		slices.Sort(told)
-		if once := slices.Compact(slices.Clone(told)); len(once) != len(told) {
-			t.Errorf("FAIRLEAD_SEED=%d: some failures were told more than once: %q", seed, told)
+		reported := recorder.Told()
+		slices.Sort(reported)
+		if once := slices.Compact(slices.Clone(reported)); len(once) != len(reported) {
+			t.Errorf("FAIRLEAD_SEED=%d: some failures were reported more than once: %q", seed, reported)
 		}
 		t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
 	})
 }
 
-// tries says how often each of the webhooks is called, of which "bad" fails and the others succeed.
+// tries has the number of calls of each webhook. "bad" fails, and the others succeed.
 var tries = map[string]int{"good": 1, "flaky": 3, "slow": 4, "bad": 1, "undo": 1, "tell": 2, "back": 1}
 
 func answerByName(w http.ResponseWriter, _ *http.Request, path string, call int) {
@@ -158,15 +158,15 @@ func randomRequest(rnd *rand.Rand, id string) operations.Request {
 	return r
 }
 
-// ended is an operation at its end, and the calls that were made for it by then. One that has disappeared is in the
-// state it began in.
+// ended is an operation at its end, and the calls made for it by then. A deleted operation has the state in which it
+// was created.
 type ended struct {
 	*v1alpha1.Operation
 	called map[string]int
 }
 
-// excludes tells whether an operation keeps another one from its calls by a lock. Of one that has disappeared it is not
-// known until when.
+// excludes reports whether a lock of an operation keeps another one from its calls. The end of a deleted operation is
+// unknown, so it excludes none.
 func (op ended) excludes(other ended) bool {
 	if op.Operation == other.Operation || !op.Terminal() {
 		return false
@@ -181,8 +181,8 @@ func (op ended) excludes(other ended) bool {
 	return false
 }
 
-// check says what is wrong with the end of a random request during which the executor was restarted so often. With each
-// of the moves to another replica an attempt may have been recorded and left to that one, which records its own.
+// check returns what is wrong with the end of a random request. restarts is how often the executor was restarted
+// meanwhile. Each of the moves to another replica may leave a recorded attempt to that replica, which records its own.
 func (op ended) check(restarts, moves int) (problems []string) {
 	called, gone := maps.Clone(op.called), !op.Terminal()
 	check := func(purpose webhook.Purpose, id string, least, most int) {
@@ -206,7 +206,7 @@ func (op ended) check(restarts, moves int) (problems []string) {
 		case op.Spec.CancelRequested:
 			least = 0
 		case bad < 0 || id == "bad":
-		case op.Spec.Execution == v1alpha1.ExecutionParallel: // the failure of the other one may cut it short
+		case op.Spec.Execution == v1alpha1.ExecutionParallel: // the failure of the other webhook may cancel it
 			least = 0
 		case i > bad:
 			least, most = 0, 0
@@ -241,19 +241,19 @@ func (op ended) check(restarts, moves int) (problems []string) {
 		check(webhook.Notify, "tell", tries["tell"], tries["tell"])
 	}
 	for key, n := range called {
-		problems = append(problems, fmt.Sprintf("%s was called %d times and should not have been", key, n))
+		problems = append(problems, fmt.Sprintf("%s was called %d times, want none", key, n))
 	}
 	return problems
 }
 
-// disturber is what happens to requests between the executor and the API server.
+// disturber makes requests of the executor to the API server fail.
 type disturber struct {
 	b    *bench
 	seed uint64
 
 	mu             sync.Mutex
 	all, disturbed int
-	sent           map[string]int // requests by the name of the operation
+	sent           map[string]int // requests, by name of the operation
 	log            []string
 }
 
@@ -280,7 +280,7 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	})
 }
 
-// of returns the requests that there were for an operation.
+// of returns the requests made for an operation.
 func (d *disturber) of(name string) (lines []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

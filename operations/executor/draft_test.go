@@ -20,8 +20,8 @@ func newDraft() draft {
 	}
 }
 
-// TestAdopt: unsaved changes are applied to a newer state of the same request, and dropped with a terminal one or with
-// that of another request.
+// TestAdopt: unsaved changes are applied to a newer state of the same request. They are dropped if that state is
+// terminal or belongs to another request.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	change := func(op *v1alpha1.Operation) { op.Labels = map[string]string{"changed": "yes"} }
@@ -67,8 +67,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestPay: a write is paid once. One that the share of the namespace does not cover waits, and is woken when its turn
-// comes, terminal states first. A refund leaves the share as it was, and a drain does not wait.
+// TestPay: a write is paid for once. A write that the share of the namespace does not cover waits for its turn,
+// terminal states first. A refund restores the share, and a drain does not wait.
 func TestPay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestPay(t *testing.T) {
 			Namespaced: true,
 		})
 		defer st.Close()
-		budget, _ := newBudgets(Budget{Writes: 1}, slog.New(slog.DiscardHandler)) // ten after a rest
+		budget, _ := newBudgets(Budget{Writes: 1}, slog.New(slog.DiscardHandler)) // a burst of ten
 		drains := false
 		w := &writes{store: st, budget: budget, draining: func(string) bool { return drains }}
 		of := func(ended bool) draft {

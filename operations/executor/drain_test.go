@@ -24,8 +24,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestDrain ends an executor that is told before while a call is under way: it waits for the answer and records it, and
-// begins no other call.
+// TestDrain drains an executor while a call is under way. It waits for the answer, records it, and starts no other
+// call.
 func TestDrain(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 4), make(chan struct{})
@@ -62,7 +62,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainEndsWithRun: who drains is told when there is nothing to wait for any more.
+// TestDrainEndsWithRun: Drain returns when the executor stops, since nothing is left to wait for.
 func TestDrainEndsWithRun(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
@@ -85,8 +85,8 @@ func TestDrainEndsWithRun(t *testing.T) {
 	}
 }
 
-// TestHandedOver hands operations of all modes from executor to executor at random moments, each of which drains, while
-// requests to the API server fail now and then: every call is made once, and none is cut off.
+// TestHandedOver hands operations of all modes from executor to executor at random moments, while some requests to the
+// API server fail. Each executor drains first. Every call is made once, and none is canceled.
 func TestHandedOver(t *testing.T) {
 	seed.Play(t, 3, func(t *testing.T, play uint64) {
 		b := setup(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDrainPart: a drain admits no operation, wakes the busy ones, and is over when the last one has left. If the
-// results of busy operations are lost, it is never over.
+// TestDrainPart: a drain admits no operation, wakes the busy ones, and ends when the last one has left. If the results
+// of busy operations are lost, it never ends.
 func TestDrainPart(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancelCause(t.Context())

@@ -51,17 +51,17 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestCancelInEveryState cancels an operation wherever it can be, and tells what became of its calls.
+// TestCancelInEveryState cancels an operation in each state in which that is possible, and checks its calls.
 func TestCancelInEveryState(t *testing.T) {
 	async := func(s *v1alpha1.WebhookSpec) {
 		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: time.Hour}
 	}
 	tests := map[string]struct {
 		reason  string
-		hook    func(*v1alpha1.WebhookSpec) // of work; nil: it does not exist
+		hook    func(*v1alpha1.WebhookSpec) // of the webhook "work"; nil: it does not exist
 		request operations.Request
-		at      func(op *v1alpha1.Operation) bool // the state in which it is cancelled; nil: before it is picked up
-		want    string                            // reason; empty: Success
+		at      func(op *v1alpha1.Operation) bool // the state in which it is canceled; nil: before it is picked up
+		want    string                            // reason of the end; empty: Success
 		calls   map[string]int
 	}{
 		"Scheduled": {
@@ -70,7 +70,7 @@ func TestCancelInEveryState(t *testing.T) {
 			calls: map[string]int{"tell.notify": 1},
 		},
 		"ScheduledWithoutWebhooks": {
-			reason: "There is nothing to cancel.", request: operations.Request{}, calls: map[string]int{},
+			reason: "There is no call to cancel.", request: operations.Request{}, calls: map[string]int{},
 		},
 		"Missing": {
 			reason: "It does not wait for a Webhook any more.", request: operations.Request{Webhooks: []string{"work"}},
@@ -179,14 +179,14 @@ func TestDeletedWhileItWaits(t *testing.T) {
 			return errors.Is(err, operations.ErrNotFound)
 		})
 	if diff := cmp.Diff(map[string]int{"busy": 1, "tell.notify": 1}, b.Receiver.Counts(op.EffectiveID())); diff != "" {
-		t.Errorf("a deleted operation is cancelled, and that is told: -want +got:\n%s", diff)
+		t.Errorf("the reports about a deleted operation, -want +got:\n%s", diff)
 	}
 }
 
 func TestTTLAndHistory(t *testing.T) {
 	b := setup(t)
 	b.Start(nil)
-	var want, got []string // the newest first, without the present one
+	var want, got []string // newest first, without the current one
 	for range v1alpha1.MaxHistory + 2 {
 		op := b.End(b.Schedule(operations.Request{Type: operations.Update}))
 		want = append([]string{op.EffectiveID()}, want...)
@@ -208,7 +208,7 @@ func TestTTLAndHistory(t *testing.T) {
 	})
 }
 
-func TestTimedOutWhileNobodyRan(t *testing.T) {
+func TestTimedOutWithoutAnExecutor(t *testing.T) {
 	b := setup(t)
 	b.Webhook("cleanup", nil)
 	op := b.Schedule(operations.Request{Webhooks: []string{"cleanup"}, Timeout: time.Nanosecond})

@@ -26,7 +26,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// recorded is an Operation that Events are about.
+// recorded returns an Operation for which Events are recorded.
 func recorded(namespace string, i int, phase v1alpha1.Phase) *v1alpha1.Operation {
 	op := &v1alpha1.Operation{}
 	op.Namespace, op.Name, op.UID = namespace, fmt.Sprint("app-", i), types.UID(fmt.Sprint("uid-", i))
@@ -34,7 +34,7 @@ func recorded(namespace string, i int, phase v1alpha1.Phase) *v1alpha1.Operation
 	return op
 }
 
-// events makes a recorder, and returns what tells of each result how often there was.
+// events returns a recorder, and a function that returns how often each result occurred.
 func (b *bench) events(config *rest.Config) (*executor.Events, func() map[string]int) {
 	b.T.Helper()
 	calls, err := call.New(call.Options{Config: config})
@@ -67,8 +67,8 @@ func (b *bench) events(config *rest.Config) (*executor.Events, func() map[string
 	}
 }
 
-// TestEventsUnderLoad records more than can be written while the API server takes nothing: nobody waits, the ends come
-// first, and what is dropped is counted.
+// TestEventsUnderLoad records more Events than fit while the API server does not answer. No caller blocks, ends are
+// written first, and dropped Events are counted.
 func TestEventsUnderLoad(t *testing.T) {
 	b := setup(t)
 	open := make(chan struct{})
@@ -104,11 +104,11 @@ func TestEventsUnderLoad(t *testing.T) {
 	for i := range n {
 		e.Operation(recorded("ns", i, v1alpha1.PhaseInProgress), false, "Started", "started")
 	}
-	// An end that a writer takes at once is no longer there for the next one to be counted in.
+	// Later Events cannot be merged into an end that a writer takes at once, so wait until all writers are blocked.
 	b.Eventually("held by the API server", func() bool { return arrived.Load() == 4 })
 	for i := range n {
 		e.Operation(recorded("ns", i, v1alpha1.PhaseSuccess), false, "Succeeded", "succeeded")
-		e.Operation(recorded("ns", 0, v1alpha1.PhaseSuccess), false, "Succeeded", "succeeded") // one with the first
+		e.Operation(recorded("ns", 0, v1alpha1.PhaseSuccess), false, "Succeeded", "succeeded") // merged with the first
 	}
 	close(open)
 	b.Eventually("written", func() bool { r := results(); return r["written"]+r["dropped"] >= 2*n })
@@ -125,12 +125,12 @@ func TestEventsUnderLoad(t *testing.T) {
 			early++
 		}
 	}
-	if early > 2*4 { // as many as were under way when they came, and beside the last of them
-		t.Errorf("%d beginnings were written before the last end", early)
+	if early > 2*4 { // four that the writers held already, and four that they took beside the last ends
+		t.Errorf("%d starts were written before the last end", early)
 	}
 }
 
-// TestEqualEvents: what is told again is the same Event, with a new time.
+// TestEqualEvents: a repeated Event updates the first one with a new time.
 func TestEqualEvents(t *testing.T) {
 	b := setup(t)
 	e, results := b.events(b.Config)
@@ -152,7 +152,7 @@ func TestEqualEvents(t *testing.T) {
 	}
 }
 
-// TestLastEvents: what was recorded just before the end is written.
+// TestLastEvents: Events recorded just before the recorder ends are written.
 func TestLastEvents(t *testing.T) {
 	b := setup(t)
 	e, results := b.events(b.Config)
@@ -165,7 +165,7 @@ func TestLastEvents(t *testing.T) {
 	e.Operation(recorded(b.Namespace, 1, v1alpha1.PhaseSuccess), false, "Succeeded", "at the last moment")
 	begun := time.Now()
 	e.Close()
-	late := time.Since(begun) >= 2*time.Second // what is not written by then is dropped
+	late := time.Since(begun) >= 2*time.Second // the rest is dropped
 	list, err := kubernetes.NewForConfigOrDie(b.Config).CoreV1().Events(b.Namespace).List(b.Ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

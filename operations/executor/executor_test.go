@@ -8,13 +8,13 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 )
 
-// The resources of most tests.
+// resources of most tests
 var (
 	shop = operationbed.Shop
 	app  = operationbed.App
 )
 
-// bench is a Bench of the package's own tests.
+// bench is the Bench of this package's tests.
 type bench struct{ *operationbed.Bench }
 
 func setup(t *testing.T) *bench {

@@ -14,22 +14,22 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// Blames is blames, FirstAttempt firstAttempt, and Repeats repeats.
+// Blames, FirstAttempt and Repeats export functions for tests.
 var (
 	Blames       = blames
 	FirstAttempt = course.FirstAttempt
 	Repeats      = repeats
 )
 
-// Run is run.
+// Run is the run of an operation.
 type Run = run
 
-// Spend has a namespace use up writes to the API server.
+// Spend uses up a namespace's share of writes to the API server.
 func (e *Executor) Spend(namespace string, writes float64) {
 	e.budget.Charge(namespace, fair.Price{Count: writes})
 }
 
-// Runs returns how many runs there are, and how many of them have anything to work with.
+// Runs returns how many runs there are, and how many of them hold working data.
 func (e *Executor) Runs() (all, working int) {
 	e.runs.mu.Lock()
 	defer e.runs.mu.Unlock()
@@ -43,8 +43,8 @@ func (e *Executor) Runs() (all, working int) {
 	return all, working
 }
 
-// Kept returns what a run keeps that has had a call under way and a turn refused, both over, with changes that are not
-// written or without.
+// Kept returns what a run retains after a call and a refused turn have ended. unsaved tells whether it has unwritten
+// changes.
 func Kept(unsaved bool) (what string) {
 	steps := &stepper{runs: newRuns(nil)}
 	r := &run{
@@ -79,7 +79,7 @@ func (e *Executor) Tenures() (out string) {
 	return out + "not begun: " + e.tenancy.gained.String()
 }
 
-// SpanAllocs is how many allocations it takes to look after the trace of an operation.
+// SpanAllocs returns how many allocations the trace of an operation takes.
 func (e *Executor) SpanAllocs(ctx context.Context, op *v1alpha1.Operation) float64 {
 	return testing.AllocsPerRun(100, func() {
 		from, _ := e.spans.follow(ctx, op)
@@ -89,31 +89,31 @@ func (e *Executor) SpanAllocs(ctx context.Context, op *v1alpha1.Operation) float
 	})
 }
 
-// Remembered is a memory of attempts by itself, and what it holds.
+// Remembered is a memory of attempts, apart from an executor.
 type Remembered struct{ a attempts }
 
-// Bounds of what is remembered.
+// Bounds of the remembered attempts.
 const (
 	MaxAttempts     = maxAttempts
 	MaxAttemptBytes = maxAttemptBytes
 )
 
-// Note notes a try of an operation.
+// Note records a try of an operation.
 func (m *Remembered) Note(key store.Key, operation, hook string, res webhook.Result) {
 	f := &flight{target: record.Target{ID: hook}, operation: operation, since: time.Unix(1, 0)}
 	m.a.record(key, f, false, time.Unix(2, 0), res)
 }
 
-// End notes the end of an operation.
+// End records the end of an operation.
 func (m *Remembered) End(key store.Key) { m.a.end(key) }
 
-// Of returns what is remembered.
+// Of returns the remembered attempts of an operation.
 func (m *Remembered) Of(key store.Key, operation string) Attempts { return m.a.of(key, operation) }
 
-// Ended is how many operations are known to have ended, counted as often as they are known.
+// Ended returns how many ended operations are listed for eviction. An operation listed twice counts twice.
 func (m *Remembered) Ended() int { return len(m.a.over) }
 
-// Held is how many operations are remembered, and with how many bytes: as counted, and as added up.
+// Held returns how many operations are remembered, and their bytes: as counted, and as summed up again.
 func (m *Remembered) Held() (operations, counted, real int) {
 	for key, t := range m.a.all {
 		real += attemptedSize + attemptSize*cap(t.last) + len(t.operation) + len(key.Namespace) + len(key.Name)
@@ -128,8 +128,8 @@ func (m *Remembered) Held() (operations, counted, real int) {
 	return len(m.a.all), m.a.bytes, real
 }
 
-// FirstTryAllocs is how many allocations it costs that the first try of an operation brings its outcome, while others
-// are remembered.
+// FirstTryAllocs returns how many allocations an operation takes that ends with its first try, while others are
+// remembered.
 func FirstTryAllocs() float64 {
 	m := &Remembered{}
 	m.Note(store.Key{Name: "other"}, "o", "hook", webhook.Result{Verdict: webhook.Retry})

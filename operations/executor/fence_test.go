@@ -18,53 +18,53 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// leave is a fence that gives leave a number of times, and then none until it is opened.
-type leave struct {
+// permits is a fence that grants a number of permits, and then none until it is opened.
+type permits struct {
 	mu     sync.Mutex
 	left   int
 	closed bool
-	passed int // with leave
+	passed int // requests with a permit
 	sent   int // requests that arrived
 }
 
-func (l *leave) ask() error {
+func (l *permits) ask() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.left--; l.left < 0 {
 		l.closed = true
-		return errors.New("somebody else leads")
+		return errors.New("another process leads")
 	}
 	l.passed++
 	return nil
 }
 
-func (l *leave) open() {
+func (l *permits) open() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.left, l.closed = 1<<30, false
 }
 
-func (l *leave) count() {
+func (l *permits) count() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sent++
 }
 
-func (l *leave) state() (passed, sent int, closed bool) {
+func (l *permits) state() (passed, sent int, closed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.passed, l.sent, l.closed
 }
 
-// TestFenced takes the leave to act away after each number of requests there is: no request is sent without, be it to
-// the API server or to a receiver, first, repeated, polled, compensating or notifying. When there is leave again,
-// everything goes on and nothing has been done twice.
+// TestFenced closes the fence after each possible number of requests. No request is sent without a permit, to the API
+// server or to a receiver. That holds for first, repeated, polling, compensating and notifying calls. After the fence
+// opens again, everything finishes and nothing is done twice.
 func TestFenced(t *testing.T) {
 	const steps = 24
 	for n := range steps {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			b := setup(t)
-			l, log := &leave{left: n}, &syncBuffer{}
+			l, log := &permits{left: n}, &syncBuffer{}
 			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
 				l.count()
 				answerByName(w, r, path, n)
@@ -87,13 +87,13 @@ func TestFenced(t *testing.T) {
 				Webhooks: []string{"flaky", "slow", "bad"}, Compensate: []string{"undo"},
 				Notify: "tell",
 			})
-			b.Eventually("without leave", func() bool {
+			b.Eventually("fence closed", func() bool {
 				_, _, closed := l.state()
-				return closed && strings.Contains(log.String(), "somebody else leads") &&
+				return closed && strings.Contains(log.String(), "another process leads") &&
 					strings.Contains(log.String(), "operation has to wait")
 			})
 			if passed, sent, _ := l.state(); sent > passed || passed != n {
-				t.Errorf("%d requests were sent, with leave for %d of %d", sent, passed, n)
+				t.Errorf("%d requests were sent, with a permit for %d of %d", sent, passed, n)
 			}
 			l.open()
 			if got := b.End(op); b.Reason(got) != v1alpha1.ReasonWebhookFailed {

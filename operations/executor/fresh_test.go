@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestCatchUpInManyNamespaces: each of more namespaces than a watch of statuses holds is found to be fresh, and one
-// that comes later is, too.
+// TestCatchUpInManyNamespaces: freshness is established for more namespaces than one watch of statuses holds, and for
+// one added later.
 func TestCatchUpInManyNamespaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +55,8 @@ func TestCatchUpInManyNamespaces(t *testing.T) {
 	})
 }
 
-// TestFreshSlotComesAgain: what was found out of a slot, or is being found out, says nothing of it when it comes again.
+// TestFreshSlotComesAgain: earlier findings about a slot, or a search under way, say nothing about the slot when it is
+// gained again.
 func TestFreshSlotComesAgain(t *testing.T) {
 	t.Parallel()
 	f := newFreshness(shard.Layout{})
@@ -63,17 +64,17 @@ func TestFreshSlotComesAgain(t *testing.T) {
 	f.gain(slot)
 	begun := f.begin("")
 	if again := f.begin(""); again != nil {
-		t.Errorf("it is found out twice: %v", again)
+		t.Errorf("two searches run: %v", again)
 	}
 	if f.report("", begun, true); !f.in("ns") {
-		t.Error("it is not known")
+		t.Error("the slot is not fresh")
 	}
 	f.lose(slot)
 	f.gain(slot)
 	if left := f.report("", begun, true); left || f.in("ns") {
-		t.Error("what was found out before counts")
+		t.Error("a finding from before the loss counts")
 	}
 	if f.report("", f.begin(""), true); !f.in("ns") {
-		t.Error("it is not known anew")
+		t.Error("the slot is not fresh again")
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestHandover stops an executor in the middle of a call; the next one repeats it with the same key and attempt.
+// TestHandover stops an executor in the middle of a call. The next executor repeats the call with the same key and
+// attempt.
 func TestHandover(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)

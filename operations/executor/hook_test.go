@@ -51,8 +51,8 @@ func TestWebhookStatus(t *testing.T) {
 	}
 }
 
-// TestBreakerOfPredecessor checks that an executor begins with the breakers that its predecessor has recorded: it makes
-// no call while one is open, and keeps the record.
+// TestBreakerOfPredecessor: an executor starts with the breakers that its predecessor recorded. It makes no call while
+// a breaker is open, and keeps the record.
 func TestBreakerOfPredecessor(t *testing.T) {
 	b := setup(t)
 	var calls atomic.Int32
@@ -78,7 +78,7 @@ func TestBreakerOfPredecessor(t *testing.T) {
 	b.StartWith(nil, func(e *executor.Executor) { successor = e })
 	op := b.Schedule(operations.Request{Resource: app("two"), Webhooks: []string{"broken"}})
 	a := asking{b, successor}
-	a.toldOf(a.object("Operation", op.Name), why.CircuitOpen)
+	a.awaitFirstOf(a.object("Operation", op.Name), why.CircuitOpen)
 	b.End(b.Schedule(operations.Request{Resource: app("three"), Webhooks: []string{"good"}}))
 	if n := calls.Load(); n != 1 || !open() {
 		t.Errorf("%d calls were made, the breaker is open: %t", n, open())

@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// webhookStore returns a store with Webhooks.
+// webhookStore returns a store that holds Webhooks.
 func webhookStore(t *testing.T, all ...*v1alpha1.Webhook) *store.Store {
 	t.Helper()
 	st := store.New(store.Options{
@@ -53,7 +53,7 @@ func aWebhook(name, version string) *v1alpha1.Webhook {
 	return w
 }
 
-// accuser is a Witness that has condemned some Webhooks.
+// accuser is a Witness with condemned Webhooks.
 type accuser struct {
 	webhook.Witness
 	condemned, settled []Condemned
@@ -64,8 +64,8 @@ func (a *accuser) Condemned() []Condemned { return a.condemned }
 func (a *accuser) Settled(c Condemned) { a.settled = append(a.settled, c) }
 
 // TestHookStatus writes the status of a marked Webhook: whether it compiles, its quarantine and its breaker. Changes
-// while a write is under way become one further write, a failed write is repeated, and a status that is up to date or
-// of another replica is not written.
+// during a write become one further write, and a failed write is repeated. A status that is up to date or belongs to
+// another replica is not written.
 func TestHookStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestHookStatus(t *testing.T) {
 			h.run(ctx)
 		}()
 		bad := store.Key{Namespace: "ns", Name: "bad"}
-		h.mark(bad, true) // elsewhere
+		h.mark(bad, true) // held by another replica
 		own.slots.Gain(own.layout().All())
 		h.mark(bad, true)
 		time.Sleep(time.Minute)
@@ -163,8 +163,8 @@ func TestHookStatus(t *testing.T) {
 	})
 }
 
-// TestQuarantine: a version of a Webhook is quarantined if the witness condemns it or if its status says so, and no
-// other version is.
+// TestQuarantine: a version of a Webhook is quarantined if the witness condemns it or if its status says so. No other
+// version is.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	w := aWebhook("bomb", "2")
@@ -174,16 +174,16 @@ func TestQuarantine(t *testing.T) {
 		t.Error("not exactly the condemned Webhook is quarantined")
 	}
 	q.show(&w.Status, w)
-	elsewhere := newQuarantine(nil, q.webhooks)
-	if !elsewhere.has(w) || elsewhere.hasNamed("ns", "bomb") {
-		t.Error("another replica does not go by the status")
+	otherReplica := newQuarantine(nil, q.webhooks)
+	if !otherReplica.has(w) || otherReplica.hasNamed("ns", "bomb") {
+		t.Error("another replica ignores the status")
 	}
-	elsewhere.settle(w, func(Condemned) { t.Error("a replica without a witness reports the quarantine") })
-	if elsewhere.show(&w.Status, w); !elsewhere.has(w) {
-		t.Error("another replica removes the quarantine of the present version")
+	otherReplica.settle(w, func(Condemned) { t.Error("a replica without a witness reports the quarantine") })
+	if otherReplica.show(&w.Status, w); !otherReplica.has(w) {
+		t.Error("another replica removes the quarantine of the current version")
 	}
 	w.Generation = 2
-	if q.has(w) || elsewhere.has(w) {
+	if q.has(w) || otherReplica.has(w) {
 		t.Error("a changed Webhook is quarantined")
 	}
 	if q.show(&w.Status, w); len(w.Status.Conditions) > 0 {

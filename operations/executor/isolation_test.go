@@ -18,7 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestParallelIsIndependent has one call hang while another one is tried again and again.
+// TestParallelIsIndependent repeats one call while another call of the same operation hangs.
 func TestParallelIsIndependent(t *testing.T) {
 	b := setup(t)
 	hang, thrice := make(chan struct{}), make(chan string, 1)
@@ -43,7 +43,7 @@ func TestParallelIsIndependent(t *testing.T) {
 	}
 }
 
-func TestHungTenantDelaysNobody(t *testing.T) {
+func TestHungTenantDelaysNoOther(t *testing.T) {
 	b := setup(t)
 	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
 		if path == "/hang" {
@@ -70,7 +70,7 @@ func TestHungTenantDelaysNobody(t *testing.T) {
 	}
 }
 
-// TestHostileReceivers are those that want to cost time or memory, or confuse.
+// TestHostileReceivers answers as receivers do that waste time or memory, or send nonsense.
 func TestHostileReceivers(t *testing.T) {
 	tests := map[string]struct {
 		reason string
@@ -81,7 +81,7 @@ func TestHostileReceivers(t *testing.T) {
 			"A try ends with its timeout.", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 			v1alpha1.ReasonRetriesExhausted,
 		},
-		"Reset": {"A reset is no answer.", func(w http.ResponseWriter, _ *http.Request) {
+		"Reset": {"A reset is not an answer.", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				_ = conn.Close()
@@ -90,7 +90,7 @@ func TestHostileReceivers(t *testing.T) {
 		"Redirect": {"Redirects are not followed.", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
 		}, v1alpha1.ReasonWebhookFailed},
-		"Garbage": {"Garbage is no answer.", func(w http.ResponseWriter, _ *http.Request) {
+		"Garbage": {"Garbage is not an answer.", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				_, _ = conn.Write([]byte("\x00\x01garbage\r\n\r\n"))
@@ -98,7 +98,7 @@ func TestHostileReceivers(t *testing.T) {
 			}
 		}, v1alpha1.ReasonRetriesExhausted},
 		"Huge": {
-			"Of 50 MB only the beginning is read, and little of it is kept.",
+			"Of 50 MB only the start is read, and little of it is kept.",
 			func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusBadRequest)
 				chunk := []byte(strings.Repeat("x", 1<<20))
@@ -115,7 +115,7 @@ func TestHostileReceivers(t *testing.T) {
 			b := setup(t)
 			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) { tc.answer(w, r) }
 			b.Webhook("hostile", func(s *v1alpha1.WebhookSpec) {
-				if name == "Hang" { // others answer, on a machine that is busy perhaps
+				if name == "Hang" { // other receivers answer, even if the machine is slow
 					s.RequestTimeout = metav1.Duration{Duration: 300 * time.Millisecond}
 				}
 				s.Retry.MaxAttempts = 2
@@ -133,16 +133,16 @@ func TestHostileReceivers(t *testing.T) {
 	}
 }
 
-// TestSlotsAreGivenBack has calls wait for their turn that are not wanted any more when it comes.
+// TestSlotsAreGivenBack withdraws calls while they wait for their turn.
 func TestSlotsAreGivenBack(t *testing.T) {
 	tests := map[string]struct {
 		reason  string
 		request operations.Request
-		missing string // disappears while one call is under way and the other one waits
+		missing string // is deleted while one call is under way and the other one waits
 		want    map[string]int
 	}{
 		"Decided": {
-			reason:  "What follows the decision needs the slot that the other webhook waited for.",
+			reason:  "The calls after the decision need the slot for which the other webhook waited.",
 			request: operations.Request{Webhooks: []string{"bad", "other"}, Execution: operations.Parallel, Notify: "tell"},
 			want:    map[string]int{"bad": 1, "tell.notify": 1},
 		},
@@ -171,7 +171,7 @@ func TestSlotsAreGivenBack(t *testing.T) {
 				b.Webhook(id, nil)
 			}
 			b.Start(func(o *executor.Options) { o.MaxCalls = 1 })
-			for _, id := range tc.request.Webhooks { // the first of those that are compiled gets the only place
+			for _, id := range tc.request.Webhooks { // the first one to be compiled gets the only slot
 				b.Eventually("compiled: "+id, func() bool { return b.Hook(id).Status.ObservedGeneration > 0 })
 			}
 			op := b.Schedule(tc.request)

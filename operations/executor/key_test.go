@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// keysIn collects the idempotency keys of all requests, in the order of their first ones.
+// keysIn collects the idempotency keys of all requests, in the order of their first requests.
 func keysIn(b *bench, answer func(http.ResponseWriter, *http.Request, string, int)) (sent func() []string) {
 	seen := make(chan string, 64)
 	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
@@ -33,7 +33,7 @@ func keysIn(b *bench, answer func(http.ResponseWriter, *http.Request, string, in
 }
 
 // TestKeysOfNamespaces runs operations of the same id in two namespaces, with Webhooks of the same names. No receiver
-// takes one's calls for the other's.
+// mistakes the calls of one for those of the other.
 func TestKeysOfNamespaces(t *testing.T) {
 	first := setup(t)
 	second := setupOn(t, first.Config, "other")
@@ -65,8 +65,8 @@ func TestKeysOfNamespaces(t *testing.T) {
 	}
 }
 
-// TestDroppedKeys drops or changes a recorded key while its call is in flight. The next try has the same key, and a
-// dropped one is recorded again.
+// TestDroppedKeys drops or changes a recorded key while its call is under way. The next try has the same key, and a
+// dropped key is recorded again.
 func TestDroppedKeys(t *testing.T) {
 	for name, key := range map[string]string{"Dropped": "", "Forged": "another.one.work"} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestDroppedKeys(t *testing.T) {
 			b.Received(asked)
 			b.changeStatus(func(op *v1alpha1.Operation) { op.Status.Webhooks[0].IdempotencyKey = key })
 			answer <- struct{}{}
-			stop() // what is remembered is not what counts
+			stop() // the next executor has no key in memory
 			b.Start(nil)
 			op := b.End(b.Get())
 			want := b.Namespace + ".one.work"
@@ -105,7 +105,7 @@ func TestDroppedKeys(t *testing.T) {
 	}
 }
 
-// TestTokensStayValid: a token of an older version is read by this one.
+// TestTokensStayValid: this version reads a token of an older version.
 func TestTokensStayValid(t *testing.T) {
 	t.Parallel()
 	const old = "eyJuIjoic2hvcCIsIm8iOiJhcHAtYTEiLCJpIjoib25lIiwidyI6IndvcmsiLCJwIjoibm90aWZ5In0."

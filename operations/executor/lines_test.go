@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/store"
 )
 
-// TestLines compares the lines with a map from each operation to the one ahead of it.
+// TestLines compares the lines with a map from each operation to its predecessor.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

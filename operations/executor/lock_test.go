@@ -20,7 +20,7 @@ import (
 
 var database = operations.Resource{Type: "db", ID: "7"}
 
-// waitingFor waits until the operation of a resource says that it waits for another one, and returns what it says.
+// waitingFor waits until the operation of a resource reports that it waits for another one, and returns the report.
 func (b *bench) waitingFor(r operations.Resource, other *v1alpha1.Operation) string {
 	b.T.Helper()
 	said := ""
@@ -54,14 +54,14 @@ func gauge(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	return -1
 }
 
-// gate is a receiver that holds back the answers to calls of one path.
+// gate makes the receiver hold its answers to the calls of one path until open is called.
 func (b *bench) gate(path string) (asked chan string, open func()) {
 	asked, answer := make(chan string, 16), make(chan struct{})
 	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, at string, _ int) {
 		if at == path {
 			select {
 			case asked <- at:
-			case <-r.Context().Done(): // the test reads as many as it needs
+			case <-r.Context().Done(): // the test reads only as many as it needs
 			}
 			operationbed.Pause(r, answer)
 		}
@@ -90,9 +90,9 @@ func TestLock(t *testing.T) {
 		"BothLock":      {"Two locks of one resource exclude each other.", locking(holder), locking(other), true},
 		"LockThenAbout": {"An operation on a locked resource waits.", locking(holder), about(other), true},
 		"AboutThenLock": {"A lock waits for the operation on the resource.", about(holder), locking(other), true},
-		"OnlyRelated":   {"What is related and not locked is shared.", related(holder), related(other), false},
+		"OnlyRelated":   {"Related resources without a lock are shared.", related(holder), related(other), false},
 		"LockThenRelated": {
-			"A lock keeps away those that lock the resource or are about it, not those that only mention it.",
+			"A lock excludes operations that lock the resource or are about it, not those that only mention it.",
 			locking(holder), related(other), false,
 		},
 	}
@@ -130,7 +130,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestLockOfAWaitingOperation ends the wait in every way but the end of the operation that is waited for.
+// TestLockOfAWaitingOperation ends the wait for an operation in every way except its end.
 func TestLockOfAWaitingOperation(t *testing.T) {
 	tests := map[string]struct {
 		reason string
@@ -139,11 +139,11 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 		says   string
 	}{
 		"Timeout": {
-			reason: "It is given up at its own timeout, and says whom it was waiting for.",
+			reason: "It fails at its own timeout, and names the operation for which it waited.",
 			want:   v1alpha1.ReasonTimedOut, says: "it was waiting for the end of operation",
 			do: func(b *bench, waiting *v1alpha1.Operation, clock *stopwatch) {
 				clock.pass(10 * time.Minute)
-				b.Touch(waiting.Name) // it looks at the clock
+				b.Touch(waiting.Name) // wake it, so that it reads the clock
 			},
 		},
 		"Cancel": {
@@ -173,7 +173,7 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 			})
 			third := b.Schedule(operations.Request{Resource: database, Webhooks: []string{"hold"}})
 			b.waitingFor(app("other"), first)
-			b.waitingFor(database, second) // the one right before it
+			b.waitingFor(database, second) // its direct predecessor
 			tc.do(b, second, clock)
 			v := operations.ViewOf(b.End(second))
 			if v.Reason != tc.want || !strings.Contains(v.Error, tc.says) {
@@ -182,7 +182,7 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 			if diff := cmp.Diff(map[string]int{"tell.notify": 1}, b.Receiver.Counts(second.EffectiveID())); diff != "" {
 				t.Errorf("calls without the lock (-want +got):\n%s", diff)
 			}
-			b.waitingFor(database, first) // who was before the one that is gone
+			b.waitingFor(database, first) // the predecessor of the deleted one
 			open()
 			b.End(first)
 			if v := operations.ViewOf(b.End(third)); v.Status != operations.Succeeded {
@@ -192,8 +192,8 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 	}
 }
 
-// TestLockOfADeletedOperation deletes operations that hold and that wait: the next ones do not wait for what does not
-// exist.
+// TestLockOfADeletedOperation deletes operations that hold a lock or wait for one. Their successors do not wait for
+// deleted operations.
 func TestLockOfADeletedOperation(t *testing.T) {
 	b := setup(t)
 	b.Webhook("hold", nil)
@@ -213,12 +213,12 @@ func TestLockOfADeletedOperation(t *testing.T) {
 		t.Errorf("outcome %+v", v)
 	}
 	if n := len(b.Receiver.Counts(second.EffectiveID())); n != 0 {
-		t.Errorf("an operation that was deleted while it waited has made %d calls", n)
+		t.Errorf("a deleted operation that waited has made %d calls", n)
 	}
 }
 
-// TestLockAfterACrash lets the executor stop while one operation holds a lock and others wait; the next executor goes
-// on in the same order.
+// TestLockAfterACrash stops the executor while one operation holds a lock and others wait. The next executor keeps the
+// order.
 func TestLockAfterACrash(t *testing.T) {
 	b := setup(t)
 	b.Webhook("hold", nil)
@@ -239,7 +239,7 @@ func TestLockAfterACrash(t *testing.T) {
 	b.Received(asked)
 	b.waitingFor(database, second)
 	if n := len(b.Receiver.Counts(second.EffectiveID())); n != 0 {
-		t.Errorf("the one that waited has made %d calls", n)
+		t.Errorf("the waiting operation has made %d calls", n)
 	}
 	open()
 	for _, op := range []*v1alpha1.Operation{first, second, third} {
@@ -249,15 +249,15 @@ func TestLockAfterACrash(t *testing.T) {
 	}
 }
 
-// TestLockOrder schedules two operations that exclude each other while nobody runs them, and then writes a label to the
-// first. So the second was accepted first.
+// TestLockOrder schedules two operations that exclude each other while no executor runs, and then labels the first. So
+// the second has the older version.
 func TestLockOrder(t *testing.T) {
 	b := setup(t)
 	b.Webhook("hold", nil)
 	b.Webhook("undo", nil)
 	asked, open := b.gate("/hold")
 	lock := []operations.Resource{database}
-	// Compensation means a finalizer, another write that moves an operation back.
+	// A compensation requires a finalizer, whose write gives the operation a newer version, too.
 	first := b.Schedule(operations.Request{
 		Resource: app(1), Webhooks: []string{"hold"}, Compensate: []string{"undo"},
 		Lock: lock,
@@ -280,8 +280,8 @@ func TestLockOrder(t *testing.T) {
 	}
 }
 
-// TestLockRace has two executors, each of which makes every call, run operations that lock each other out in all ways
-// and are scheduled at once. At no time is a resource in the hands of two.
+// TestLockRace lets two executors run operations that lock each other out in all ways and are scheduled at once. Each
+// executor makes every call. No resource is ever in use by two operations.
 func TestLockRace(t *testing.T) {
 	b := setup(t)
 	const locked, n = 4, 40
@@ -301,7 +301,7 @@ func TestLockRace(t *testing.T) {
 			ID: fmt.Sprint("op-", i), Resource: app(i), Type: operations.Update,
 			Webhooks: []string{"work"},
 		}
-		claim := []string{r.Resource.String()} // the first few are about what others lock
+		claim := []string{r.Resource.String()} // the first few are about resources that others lock
 		for j := range locked {
 			if i != j && (i>>j)%3 == 1 {
 				r.Lock = append(r.Lock, app(j))
@@ -324,7 +324,7 @@ func TestLockRace(t *testing.T) {
 	all.Wait()
 }
 
-// hands is a receiver that does the work of an operation once, and notices when two work on one resource.
+// hands is a receiver that does the work of an operation once. It fails the test if two work on one resource.
 type hands struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -345,7 +345,7 @@ func (h *hands) work(id string) {
 	h.done[id] = done
 	for _, resource := range h.claims[id] {
 		if by := h.busy[resource]; by != "" {
-			h.t.Errorf("%s is in the hands of %s and %s", resource, by, id)
+			h.t.Errorf("%s is in use by %s and %s", resource, by, id)
 		}
 		h.busy[resource] = id
 	}

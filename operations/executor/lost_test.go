@@ -15,15 +15,14 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestCancelledBehindALostAnswer: an operation is cancelled after its first attempt was recorded, and before the
-// executor knows that, since the answer to the write is lost. What the executor finds to be recorded then has the
-// cancellation, too.
+// TestCancelledBehindALostAnswer cancels an operation after its first attempt is recorded, but before the executor
+// knows that. The answer to its write is lost. The executor finds the cancellation together with the recorded attempt.
 func TestCancelledBehindALostAnswer(t *testing.T) {
 	b := setup(t)
 	answer := make(chan struct{})
 	defer close(answer)
 	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { operationbed.Pause(r, answer) }
-	b.Webhook("cleanup", nil) // an executor that notices only when the call has come back notices too late
+	b.Webhook("cleanup", nil) // long: an executor that sees the cancellation only when the call returns is too late
 	var lost atomic.Bool
 	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		resp, err := next.RoundTrip(r)
@@ -38,7 +37,7 @@ func TestCancelledBehindALostAnswer(t *testing.T) {
 		return nil, errors.New("the answer is lost")
 	})
 	b.Start(func(o *executor.Options) { o.Calls = calls })
-	// It locks something, so that its attempt is recorded before the call.
+	// It locks a resource, so that its attempt is recorded before the call.
 	op := b.Schedule(operations.Request{
 		Resource: shop, Webhooks: []string{"cleanup"},
 		Lock: []operations.Resource{{Type: "db", ID: "7"}},
@@ -53,8 +52,9 @@ func TestCancelledBehindALostAnswer(t *testing.T) {
 	}
 }
 
-// TestFollowedBehindALostAnswer: the answer to the write of an end is lost, and another request takes the place of the
-// operation before the executor knows that it was written. It tells of the end of the first one, and not of the other.
+// TestFollowedBehindALostAnswer loses the answer to the write of an end. Another request replaces the operation before
+// the executor knows that the end was written. The executor reports the end of the first operation and no end of the
+// second.
 func TestFollowedBehindALostAnswer(t *testing.T) {
 	b := setup(t)
 	b.Webhook("cleanup", nil)
@@ -69,12 +69,12 @@ func TestFollowedBehindALostAnswer(t *testing.T) {
 		b.Schedule(operations.Request{ID: "second", Resource: shop, Webhooks: []string{"missing"}})
 		return nil, errors.New("the answer is lost")
 	})
-	told := &messages{some: make(chan string, 64)}
-	b.Start(func(o *executor.Options) { o.Calls, o.Recorder = calls, told })
+	events := &messages{some: make(chan string, 64)}
+	b.Start(func(o *executor.Options) { o.Calls, o.Recorder = calls, events })
 	b.Schedule(operations.Request{ID: "first", Resource: shop, Webhooks: []string{"cleanup"}})
 	for _, want := range []string{"operation first started", "operation first succeeded", "operation second started"} {
-		if got := b.Received(told.some); got != want {
-			t.Errorf("it tells that %s, want: %s", got, want)
+		if got := b.Received(events.some); got != want {
+			t.Errorf("it reports that %s, want: %s", got, want)
 		}
 	}
 	if !lost.Load() {
@@ -82,7 +82,7 @@ func TestFollowedBehindALostAnswer(t *testing.T) {
 	}
 }
 
-// messages is a recorder.
+// messages records the messages of events.
 type messages struct{ some chan string }
 
 func (m *messages) Operation(_ *v1alpha1.Operation, _ bool, _, message string) { m.some <- message }

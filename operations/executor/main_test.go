@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Most of the tests wait for a receiver or a timer, and so many of them share a processor.
+	// Most tests wait for a receiver or a timer, so many of them can share a processor.
 	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}

@@ -36,8 +36,8 @@ func TestNearTimeoutIsCounted(t *testing.T) {
 	}
 }
 
-// TestSeriesAreBounded has namespaces make up categories one after the other: all of them together add a bounded
-// number, and each leaves some to those that come after it.
+// TestSeriesAreBounded lets namespaces invent categories one after the other. Together they add a bounded number of
+// series, and each leaves some to later namespaces.
 func TestSeriesAreBounded(t *testing.T) {
 	m := newMetrics(func() census { return census{} }, func() int { return 0 })
 	const n = 10 * maxCategories

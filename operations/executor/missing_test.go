@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// says waits until the view of the usual operation says for what it waits.
+// says waits until the view of the usual operation gives this reason to wait.
 func (b *bench) says(want string) {
 	b.T.Helper()
 	b.Eventually(fmt.Sprintf("saying %q", want), func() bool { return operations.ViewOf(b.Get()).Waiting == want })
@@ -28,40 +28,40 @@ func TestMissingWebhook(t *testing.T) {
 		reason  string
 		exist   []string
 		request operations.Request
-		missing []string // appear in this order
-		says    []string // before each of them, without the namespace
-		told    int
+		missing []string // created in this order
+		says    []string // reasons before each of them is created, without the namespace
+		reports int
 		outcome operations.Status
 	}{
 		"First": {
 			reason: "The first webhook is waited for.", request: operations.Request{Webhooks: []string{"a"}},
 			missing: []string{"a"},
-			says:    []string{"waiting for webhook a, which does not exist"}, told: 1, outcome: operations.Succeeded,
+			says:    []string{"waiting for webhook a, which does not exist"}, reports: 1, outcome: operations.Succeeded,
 		},
 		"OneAfterTheOther": {
-			reason:  "Each of a sequence is told of when it is due.",
+			reason:  "Each webhook of a sequence is reported when it is due.",
 			request: operations.Request{Webhooks: []string{"a", "b"}}, missing: []string{"a", "b"},
 			outcome: operations.Succeeded,
 			says:    []string{"waiting for webhook a, which does not exist", "waiting for webhook b, which does not exist"},
-			told:    2,
+			reports: 2,
 		},
 		"Parallel": {
-			reason: "All that are missing are named, and told of once.", exist: []string{"there"},
+			reason: "All missing webhooks are named, in one report.", exist: []string{"there"},
 			request: operations.Request{Webhooks: []string{"a", "there", "b"}, Execution: operations.Parallel},
 			missing: []string{"a", "b"}, outcome: operations.Succeeded,
-			says: []string{"waiting for webhooks a, b, which do not exist", "waiting for webhook b, which does not exist"},
-			told: 1,
+			says:    []string{"waiting for webhooks a, b, which do not exist", "waiting for webhook b, which does not exist"},
+			reports: 1,
 		},
 		"Notification": {
 			reason: "A notification is waited for as well.", exist: []string{"there"},
 			request: operations.Request{Webhooks: []string{"there"}, Notify: "tell"}, missing: []string{"tell"},
-			says: []string{"waiting for webhook tell, which does not exist"}, told: 1, outcome: operations.Succeeded,
+			says: []string{"waiting for webhook tell, which does not exist"}, reports: 1, outcome: operations.Succeeded,
 		},
 		"Compensation": {
 			reason: "So is a compensation; the reason of the failure stays.", exist: []string{"there", "bad"},
 			request: operations.Request{Webhooks: []string{"there", "bad"}, Compensate: []string{"undo"}},
 			missing: []string{"undo"},
-			says:    []string{"waiting for webhook undo, which does not exist"}, told: 2, outcome: operations.Failed,
+			says:    []string{"waiting for webhook undo, which does not exist"}, reports: 2, outcome: operations.Failed,
 		},
 	}
 	for name, tc := range tests {
@@ -83,24 +83,24 @@ func TestMissingWebhook(t *testing.T) {
 				b.Webhook(id, nil)
 			}
 			ended := b.End(op)
-			b.Eventually("told", func() bool { return len(recorder.Told()) >= tc.told }) // the end is written first
+			b.Eventually("reported", func() bool { return len(recorder.Told()) >= tc.reports }) // the end is written first
 			v := operations.ViewOf(ended)
 			ready := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ConditionReady)
 			if v.Status != tc.outcome || v.Waiting != "" || strings.Contains(ready.Message, "waiting") ||
 				ready.Reason == v1alpha1.ReasonWaitingForWebhook {
 				t.Errorf("%s outcome %+v, %+v", tc.reason, v, ready)
 			}
-			told := recorder.Told()
-			if len(told) != tc.told || !strings.HasPrefix(told[0], v1alpha1.ReasonWebhookNotFound+": "+tc.says[0]) &&
+			reports := recorder.Told()
+			if len(reports) != tc.reports || !strings.HasPrefix(reports[0], v1alpha1.ReasonWebhookNotFound+": "+tc.says[0]) &&
 				tc.outcome == operations.Succeeded {
-				t.Errorf("%s events %q", tc.reason, told)
+				t.Errorf("%s events %q", tc.reason, reports)
 			}
 		})
 	}
 }
 
-// TestMissingWebhookCostsNothing holds an operation that waits for its webhook to the writes that it has anyway,
-// however often it looks, and across a restart.
+// TestMissingWebhookCostsNothing: an operation that waits for its webhook makes no extra writes, however often it
+// looks, and across a restart.
 func TestMissingWebhookCostsNothing(t *testing.T) {
 	b := setup(t)
 	op := b.Schedule(operations.Request{Webhooks: []string{"late"}})
@@ -115,7 +115,7 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	start := func() (stop func()) {
 		return b.Start(func(o *executor.Options) { o.Calls, o.Recorder = calls, recorder })
 	}
-	look := func(id string) { // a change of the object wakes it; another operation that ends shows that it was
+	look := func(id string) { // A change of the object wakes it. The end of another operation shows that it woke.
 		b.Touch(op.Name)
 		b.Webhook(id, nil)
 		if v := operations.ViewOf(
@@ -133,16 +133,16 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	start()
 	look("three")
 	if n := writes.Load(); n != 1 {
-		t.Errorf("%d writes while it waits, want the one that picks it up", n)
+		t.Errorf("%d writes while it waits, want only that of the pick-up", n)
 	}
 	b.Webhook("late", nil)
 	b.End(op)
 	if n := writes.Load(); n < 2 || n > 3 {
-		t.Errorf("%d writes in all, want 2 or 3: picked up, attempt if that is not needless, end", n)
+		t.Errorf("%d writes in total, want 2 or 3: pick-up, attempt if needed, end", n)
 	}
-	// The others may be told of, too: a Webhook is watched apart from the operations, and may be seen a moment later.
-	told := slices.DeleteFunc(recorder.Told(), func(e string) bool { return !strings.Contains(e, "webhook late,") })
-	if diff := cmp.Diff([]string{v1alpha1.ReasonWebhookNotFound + ": " + says}, told); diff != "" {
+	// Other reasons may be reported, too: the watch of Webhooks may lag behind that of operations.
+	reports := slices.DeleteFunc(recorder.Told(), func(e string) bool { return !strings.Contains(e, "webhook late,") })
+	if diff := cmp.Diff([]string{v1alpha1.ReasonWebhookNotFound + ": " + says}, reports); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

@@ -21,8 +21,8 @@ func (g *fakeGroup) Layout() shard.Layout { return g.layout }
 
 func (g *fakeGroup) Fence(slot int) error { return g.closed[slot] }
 
-// TestOwnership: work starts in gained slots only, and each request is checked against the fences of the process and of
-// its slot.
+// TestOwnership: work starts only in gained slots. Each request is checked against the fences of the process and of its
+// slot.
 func TestOwnership(t *testing.T) {
 	t.Parallel()
 	if _, err := newOwnership(&fakeGroup{layout: shard.Layout{Slots: 2, By: shard.UID}}, nil, call.Policy{}); err == nil {
@@ -72,13 +72,13 @@ func TestOwnership(t *testing.T) {
 			t.Errorf("%s, of a request: %v", step.reason, err)
 		}
 		if err := check(there); !errors.Is(err, step.process) {
-			t.Errorf("%s, elsewhere: %v", step.reason, err)
+			t.Errorf("%s, in another slot: %v", step.reason, err)
 		}
 	}
 
 	drain := o.slots.Lose(g.layout.Set(o.slotOf(here)))
 	if tenure.Stay.Err() == nil || tenure.Context.Err() != nil || o.holds(here) {
-		t.Error("a leaving slot admits work, or cuts it off at once")
+		t.Error("a leaving slot admits work, or interrupts it at once")
 	}
 	o.leave(here)
 	quiet := shard.Set{}
@@ -88,7 +88,7 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
-// TestGainedSlots: slots are taken once, and added ones give one token.
+// TestGainedSlots: slots are taken once, and additions give one token.
 func TestGainedSlots(t *testing.T) {
 	t.Parallel()
 	layout := shard.Layout{Slots: 3}

@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/record"
 )
 
-// TestPacesOfTenants: each tenant has a pace of its own, and a tenant that makes no such writes is forgotten.
+// TestPacesOfTenants: each tenant has a pace of its own. A tenant without recent writes is forgotten.
 func TestPacesOfTenants(t *testing.T) {
 	t.Parallel()
 	var p paces
@@ -42,7 +42,8 @@ func TestPacesOfTenants(t *testing.T) {
 	}
 }
 
-// TestRepeatsAreFolded: what is not written of repeated tries does not grow with them, and says the same.
+// TestRepeatsAreFolded: the unwritten records of repeated tries do not grow with their number, and give the same
+// result.
 func TestRepeatsAreFolded(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
@@ -77,7 +78,7 @@ func TestRepeatsAreFolded(t *testing.T) {
 	for _, c := range r.unsaved {
 		c.Change(again)
 	}
-	for name, op := range map[string]*v1alpha1.Operation{"at first": r.op, "made again": again} {
+	for name, op := range map[string]*v1alpha1.Operation{"at first": r.op, "repeated": again} {
 		w := op.Status.Webhooks[0]
 		if w.RetriesCount != tries || w.LastStatusCode != 503 || w.Message != fmt.Sprint("try ", tries-1) ||
 			w.NextAttemptAt == nil {

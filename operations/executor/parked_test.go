@@ -16,16 +16,16 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestParkedRunIsSmall: a run is one allocation, so its size is that of the class that it falls into.
+// TestParkedRunIsSmall bounds the size of a run, which is one allocation and takes a whole size class.
 func TestParkedRunIsSmall(t *testing.T) {
 	t.Parallel()
 	if got := unsafe.Sizeof(executor.Run{}); unsafe.Sizeof(uintptr(0)) == 8 && got > 192 {
-		t.Errorf("a run has %d bytes, which 192 were enough for", got)
+		t.Errorf("a run has %d bytes, want at most 192", got)
 	}
 }
 
-// TestWaitingOperations: what waits for its next poll has three writes behind it, none of which only repeats, and keeps
-// nothing but the place that it is parked in; the store keeps nothing of those writes once the watch has told of them.
+// TestWaitingOperations: an operation that waits for its next poll has made three writes and holds only its parked run.
+// The store drops its own writes once the watch has delivered them.
 func TestWaitingOperations(t *testing.T) {
 	const n = 3
 	b := setup(t)
@@ -38,7 +38,7 @@ func TestWaitingOperations(t *testing.T) {
 	})
 	registry := prometheus.NewRegistry()
 	r := b.Prepare(b.Config, func(o *executor.Options) {
-		o.Budget, o.Registerer = executor.Budget{Writes: 2}, registry // twenty after a rest
+		o.Budget, o.Registerer = executor.Budget{Writes: 2}, registry // a burst of twenty
 	})
 	r.Begin()
 	for i := range n {
@@ -59,9 +59,9 @@ func TestWaitingOperations(t *testing.T) {
 	}
 }
 
-// TestRunLetsGo: a run that waits for a share of its namespace, or for a write that did not succeed, keeps what it
-// needs for that and nothing besides.
-func TestRunLetsGo(t *testing.T) {
+// TestRunKeepsOnlyUnsavedChanges: a run that waits for its namespace's share or after a failed write keeps its unsaved
+// changes. Other runs keep nothing.
+func TestRunKeepsOnlyUnsavedChanges(t *testing.T) {
 	t.Parallel()
 	if got := executor.Kept(true); got != "changes" {
 		t.Errorf("a run with changes that are not written keeps %q", got)
@@ -79,7 +79,7 @@ func TestRepeats(t *testing.T) {
 		call   v1alpha1.WebhookCallStatus
 		want   bool
 	}{
-		"First": {reason: "The first try was asked for.", call: v1alpha1.WebhookCallStatus{AttemptID: "a"}},
+		"First": {reason: "The first try was a change of the operation.", call: v1alpha1.WebhookCallStatus{AttemptID: "a"}},
 		"Accepted": {
 			reason: "So was its answer, and the finalizer.",
 			call:   v1alpha1.WebhookCallStatus{AttemptID: "a", NextAttemptAt: &now},
@@ -93,7 +93,7 @@ func TestRepeats(t *testing.T) {
 			call: v1alpha1.WebhookCallStatus{AttemptID: "a", NextAttemptAt: &now, LastPollTimestamp: &now},
 		},
 		"Over": {
-			reason: "What is over repeats nothing.",
+			reason: "An ended call repeats nothing.",
 			call:   v1alpha1.WebhookCallStatus{AttemptID: "b", RetriesCount: 1, State: v1alpha1.PhaseSuccess},
 		},
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestNoPlaceWhileBehind has an operation fall behind another one, because it is changed just before its first attempt
-// is recorded, while one of its calls waits for the only place: the place is left to the one that goes first.
+// TestNoPlaceWhileBehind changes an operation just before its first attempt is recorded, so that it falls behind
+// another one. Its call waits for the only slot, and leaves that slot to the operation ahead.
 func TestNoPlaceWhileBehind(t *testing.T) {
 	b := setup(t)
 	for _, name := range []string{"one", "two", "other"} {

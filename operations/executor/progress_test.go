@@ -6,12 +6,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestProgress: whatever comes, goes and is looked at in between, the counts are those that a scan finds.
+// TestProgress: after random updates and reads, the counts equal those of a scan.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var p progress
-		var all []int64 // the seconds at which those in progress are near their timeout
+		var all []int64 // the seconds at which the running ones are near their timeout
 		now := int64(100)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 2).Draw(t, "step") {

@@ -24,16 +24,16 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// mortal is the work of a process of its own, which dies as it is told.
+// mortal describes a process that dies in a given way.
 type mortal struct {
 	Host      string
 	TLS       tlsFiles
 	Token     string
 	Namespace string
-	Dir       string        // of the crash log
-	Phase     webhook.Phase // at which it dies, computing for the Webhook bomb
+	Dir       string        // directory of the crash log
+	Phase     webhook.Phase // in which it dies, computing for the Webhook bomb
 	Death     string
-	Frozen    bool // its clock stands still
+	Frozen    bool // with a clock that stands still
 }
 
 type tlsFiles struct {
@@ -43,7 +43,7 @@ type tlsFiles struct {
 
 const mortalVar = "FAIRLEAD_TEST_MORTAL"
 
-// deadly is a witness that dies of what it sees.
+// deadly is a witness that kills its process in a given phase.
 type deadly struct {
 	*executor.CrashLog
 	mortal
@@ -82,7 +82,7 @@ func deep(n int) int {
 	return deep(n+1) + n
 }
 
-// TestMortal is the process. It is not for itself.
+// TestMortal is the main function of the child process, and does nothing without its variable.
 func TestMortal(t *testing.T) {
 	raw := os.Getenv(mortalVar)
 	if raw == "" {
@@ -109,10 +109,10 @@ func TestMortal(t *testing.T) {
 			o.Now = newStopwatch().now
 		}
 	})
-	<-b.Ctx.Done() // it is killed, or has died
+	<-b.Ctx.Done() // until it is killed, or dies
 }
 
-// live runs a process until it dies, or ctx ends and it is killed. It returns how it has ended.
+// live runs a process until it dies, or until ctx ends and it is killed. It returns the error of the process.
 func (m mortal) live(ctx context.Context, t *testing.T) error {
 	t.Helper()
 	raw, err := json.Marshal(m)
@@ -137,9 +137,9 @@ func quarantine(w *v1alpha1.Webhook) bool {
 	return meta.IsStatusConditionTrue(w.Status.Conditions, v1alpha1.ConditionQuarantined)
 }
 
-// TestQuarantine has processes die of a Webhook, in each phase. The third death, alone, puts it into quarantine: the
-// fourth process lives, other Webhooks work in it, the operation of this one waits and says why, and goes on when the
-// Webhook is changed.
+// TestQuarantine lets processes die of a Webhook, in each phase. The third death while only this Webhook was computed
+// quarantines it. The fourth process lives, and other Webhooks work in it. The operation of the quarantined Webhook
+// waits, reports the reason, and continues when the Webhook changes.
 func TestQuarantine(t *testing.T) {
 	for _, phase := range []webhook.Phase{webhook.Compiling, webhook.Rendering, webhook.Judging} {
 		t.Run(string(phase), func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestQuarantine(t *testing.T) {
 			}
 			kill()
 			running.Wait()
-			b.Start(nil) // a process without the crash log knows it by the status
+			b.Start(nil) // a process without the crash log reads it from the status
 			b.Eventually("waiting", func() bool { return strings.Contains(operations.ViewOf(b.Get()).Waiting, "quarantined") })
 			b.changeHook("bomb", func(w *v1alpha1.Webhook) { w.Spec.CorrelationHeader = "X-Changed" })
 			if got := b.End(bomb); got.Status.Phase != v1alpha1.PhaseSuccess {
@@ -190,7 +190,7 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// TestNoQuarantine has processes die, more often than that, while a Webhook is computed and not of it.
+// TestNoQuarantine lets more processes die than a quarantine takes, while a Webhook is computed but not because of it.
 func TestNoQuarantine(t *testing.T) {
 	for _, death := range []string{"kill", "quit", "elsewhere"} {
 		t.Run(death, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestNoQuarantine(t *testing.T) {
 					t.Fatal("it has not died")
 				}
 			}
-			m.Death = "" // it lives on
+			m.Death = "" // this one survives
 			ctx, kill := context.WithCancel(b.Ctx)
 			var running sync.WaitGroup
 			running.Go(func() { _ = m.live(ctx, t) }) // until it is killed
@@ -233,7 +233,7 @@ func (b *bench) changeHook(name string, change func(*v1alpha1.Webhook)) {
 	})
 }
 
-// TestBlames judges reports of the Go runtime.
+// TestBlames checks which reports of the Go runtime blame a Webhook.
 func TestBlames(t *testing.T) {
 	t.Parallel()
 	const at = "goroutine 7 gp=0x1 m=0 mp=0x2 [running]:\nmain.f()\n\t/f.go:1 +0x1\n" +
@@ -243,14 +243,14 @@ func TestBlames(t *testing.T) {
 		reason, report string
 		want           bool
 	}{
-		"Nothing": {reason: "who is killed says nothing"},
+		"Nothing": {reason: "a killed process leaves no report"},
 		"Overflow": {
 			reason: "the stack was too deep",
 			report: "\nruntime stack:\nruntime.throw({0x1, 0x2})\n\t/p.go:1\nruntime.newstack()\n\n" + at, want: true,
 		},
-		"Panic":     {reason: "nobody has caught it", report: "panic: oh\n\n" + at, want: true},
+		"Panic":     {reason: "an uncaught panic", report: "panic: oh\n\n" + at, want: true},
 		"Elsewhere": {reason: "another goroutine has crashed", report: "panic: oh\n\n" + other + "\n" + at},
-		"Signal":    {reason: "somebody wanted to see the stacks", report: "SIGQUIT: quit\nPC=0x1 m=0 sigcode=0\n\n" + at},
+		"Signal":    {reason: "a signal that prints the stacks", report: "SIGQUIT: quit\nPC=0x1 m=0 sigcode=0\n\n" + at},
 		"Memory": {
 			reason: "there was none",
 			report: "\nruntime stack:\nruntime.throw({0x1, 0x2})\nruntime.sysMapOS(0x1, 0x2)\nruntime.(*mheap).grow(0x1)\n\n" +

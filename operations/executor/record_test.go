@@ -18,19 +18,19 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestEndIsRecorded disturbs the write that records the end of an operation: it is made again, and nothing else is.
+// TestEndIsRecorded disturbs the write that records the end of an operation. Only that write is repeated.
 func TestEndIsRecorded(t *testing.T) {
 	touch := func(b *bench, name string) error { b.Touch(name); return nil }
 	tests := map[string]struct {
 		reason  string
-		times   int64 // that it is disturbed
+		times   int64 // how often it is disturbed
 		disturb func(b *bench, name string) error
 		gone    bool
 	}{
-		"Conflict":  {reason: "Somebody has changed the object meanwhile.", times: 1, disturb: touch},
-		"Conflicts": {reason: "And again, whenever it is tried.", times: 3, disturb: touch},
+		"Conflict":  {reason: "Another writer has changed the object meanwhile.", times: 1, disturb: touch},
+		"Conflicts": {reason: "And again before each try.", times: 3, disturb: touch},
 		"Refused": {
-			reason: "The API server has troubles for longer than a call is tried.", times: 2,
+			reason: "The API server fails for longer than a call is retried.", times: 2,
 			disturb: func(*bench, string) error { return errors.New("connection lost") },
 		},
 		"Deleted": {
@@ -71,7 +71,7 @@ func TestEndIsRecorded(t *testing.T) {
 			recorder := &operationbed.Warnings{}
 			b.Start(func(o *executor.Options) { o.Calls, o.Policy, o.Recorder = calls, call.Policy{Retries: -1}, recorder })
 			op := b.Schedule(operations.Request{Webhooks: []string{"work", "bad"}, Compensate: []string{"undo"}, Notify: "tell"})
-			b.Eventually("told of the end", func() bool { return len(recorder.Told()) > 0 })
+			b.Eventually("the end is reported", func() bool { return len(recorder.Told()) > 0 })
 			b.Eventually("let go", func() bool {
 				now, err := b.Scheduler.Get(b.Ctx, shop)
 				return errors.Is(err, operations.ErrNotFound) || err == nil && len(now.Finalizers) == 0
@@ -84,8 +84,8 @@ func TestEndIsRecorded(t *testing.T) {
 			if diff := cmp.Diff(want, b.Receiver.Counts(op.EffectiveID())); diff != "" {
 				t.Errorf("%s Calls, -want +got:\n%s", tc.reason, diff)
 			}
-			if told := recorder.Told(); len(told) != 1 || ends.Load() != tc.times+1 {
-				t.Errorf("%s The end was written %d times, and told %q", tc.reason, ends.Load(), told)
+			if reported := recorder.Told(); len(reported) != 1 || ends.Load() != tc.times+1 {
+				t.Errorf("%s The end was written %d times, and reported as %q", tc.reason, ends.Load(), reported)
 			}
 		})
 	}

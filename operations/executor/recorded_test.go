@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestRecordedBeforeItIsCalled: the API server has the attempt and the key of each call before the receiver is asked
-// (O2). The operation has a compensation, so its first try is no exception.
+// TestRecordedBeforeItIsCalled: the API server has the attempt and the key of each call before the receiver is called
+// (O2). The operation has a compensation, so its first try is recorded, too.
 func TestRecordedBeforeItIsCalled(t *testing.T) {
 	b := setup(t)
 	var calls, unrecorded atomic.Int32

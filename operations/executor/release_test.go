@@ -29,7 +29,7 @@ var (
 	accountsResource = corev1.SchemeGroupVersion.WithResource("serviceaccounts")
 )
 
-// secret makes a Secret that nobody has released.
+// secret creates a Secret that is not released.
 func (b *bench) secret(name string, data map[string]string) {
 	b.T.Helper()
 	b.Create(secretsResource, "Secret", &corev1.Secret{
@@ -37,7 +37,7 @@ func (b *bench) secret(name string, data map[string]string) {
 	})
 }
 
-// label and annotate change the metadata of an object; nil takes it away.
+// label sets a label of an object; nil removes it. annotate does the same with an annotation.
 func (b *bench) label(of schema.GroupVersionResource, name string, value any) {
 	b.T.Helper()
 	b.mark(of, name, "labels", v1alpha1.LabelWebhookCredentials, value)
@@ -62,7 +62,7 @@ func (b *bench) mark(of schema.GroupVersionResource, name, field, key string, va
 	}
 }
 
-// valid waits until the condition Valid of a Webhook has that reason, and returns it.
+// valid waits until the condition Valid of a Webhook has a reason, and returns the condition.
 func (b *bench) valid(name, reason string) metav1.Condition {
 	b.T.Helper()
 	var valid *metav1.Condition
@@ -73,14 +73,14 @@ func (b *bench) valid(name, reason string) metav1.Condition {
 	return *valid
 }
 
-// waitsFor waits until the usual operation says that it waits for credentials, and which.
+// waitsFor waits until the usual operation reports that it waits for these credentials.
 func (b *bench) waitsFor(what ...string) {
 	b.T.Helper()
 	b.Eventually("waiting", func() bool { return operations.ViewOf(b.Get()).Waiting != "" })
 	said := operations.ViewOf(b.Get()).Waiting
 	for _, text := range what {
 		if !strings.Contains(said, text) {
-			b.T.Errorf("it says %q, and not %q", said, text)
+			b.T.Errorf("it reports %q, not %q", said, text)
 		}
 	}
 	if ready := meta.FindStatusCondition(b.Get().Status.Conditions,
@@ -95,8 +95,8 @@ func bearer(s *v1alpha1.WebhookSpec) {
 	s.Auth = &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: ref("login")}}
 }
 
-// TestNotReleased: a Webhook that names a Secret which nobody has released is not called, whatever it wants it for, and
-// its operation goes on by itself when somebody has.
+// TestNotReleased: a Webhook that names a Secret which is not released is not called, whatever the Secret is for. Its
+// operation continues as soon as the Secret is released.
 func TestNotReleased(t *testing.T) {
 	tests := map[string]struct {
 		data   map[string]string
@@ -148,7 +148,7 @@ func TestNotReleased(t *testing.T) {
 			if got := b.Get().Status.Webhooks; len(got) > 0 {
 				t.Errorf("it was tried: %+v", got)
 			}
-			b.label(secretsResource, "login", "yes") // near enough is not enough
+			b.label(secretsResource, "login", "yes") // only the exact value releases
 			b.label(secretsResource, "login", "true")
 			ended := b.End(op)
 			if v := operations.ViewOf(ended); v.Status != operations.Succeeded || ended.Status.Webhooks[0].RetriesCount != 0 {
@@ -158,14 +158,15 @@ func TestNotReleased(t *testing.T) {
 				strings.Contains(valid.Message, "released") {
 				t.Errorf("condition %+v", valid)
 			}
-			if told := recorder.Told(); len(told) != 1 || !strings.HasPrefix(told[0], v1alpha1.ReasonNotReleased+": ") {
-				t.Errorf("events %q", told)
+			if reported := recorder.Told(); len(reported) != 1 ||
+				!strings.HasPrefix(reported[0], v1alpha1.ReasonNotReleased+": ") {
+				t.Errorf("events %q", reported)
 			}
 		})
 	}
 }
 
-// TestReleasedFor: tokens of a service account are made for the audiences that it names, and for no other.
+// TestReleasedFor: tokens of a service account are requested only for the audiences that it names.
 func TestReleasedFor(t *testing.T) {
 	b := setup(t)
 	sent := make(chan string, 4)
@@ -193,7 +194,7 @@ func TestReleasedFor(t *testing.T) {
 		t.Errorf("authorization %.10q", got)
 	}
 	b.valid("pay", v1alpha1.ReasonCompiled)
-	// The token is known and good, and yet not sent when it is not to be any more.
+	// The token is cached and valid, but is not sent after the release is withdrawn.
 	b.annotate(accountsResource, "caller", nil)
 	b.valid("pay", v1alpha1.ReasonNotReleased)
 	op = b.Schedule(operations.Request{Webhooks: []string{"pay"}})
@@ -204,8 +205,7 @@ func TestReleasedFor(t *testing.T) {
 	}
 }
 
-// TestReleaseTakenBack: an operation that polls waits when its credentials are released no more, and goes on when they
-// are again.
+// TestReleaseTakenBack: a polling operation waits while the release of its credentials is withdrawn.
 func TestReleaseTakenBack(t *testing.T) {
 	b := setup(t)
 	b.secret("login", map[string]string{"token": "t-o-k"})
@@ -241,8 +241,8 @@ func TestReleaseTakenBack(t *testing.T) {
 	}
 }
 
-// TestNeverReleased: what waits for credentials ends with its timeout, and says what it waited for; compensation and
-// notification are given up.
+// TestNeverReleased: an operation that waits for credentials ends with its timeout, and reports what it waited for. Its
+// compensation and notification are given up.
 func TestNeverReleased(t *testing.T) {
 	b := setup(t)
 	b.secret("login", map[string]string{"token": "t-o-k"})
@@ -255,7 +255,7 @@ func TestNeverReleased(t *testing.T) {
 	})
 	b.waitsFor("secret login")
 	watch.pass(2 * time.Hour)
-	b.Touch(op.Name) // it looks at the clock
+	b.Touch(op.Name) // wake it, so that it reads the clock
 	ended := b.End(op)
 	v := operations.ViewOf(ended)
 	if v.Reason != v1alpha1.ReasonTimedOut || !strings.Contains(v.Error, v1alpha1.LabelWebhookCredentials) {
@@ -269,7 +269,7 @@ func TestNeverReleased(t *testing.T) {
 	}
 }
 
-// TestAnyCredentials: nothing has to be released where that is not asked for.
+// TestAnyCredentials: if no release is required, credentials are used without one.
 func TestAnyCredentials(t *testing.T) {
 	b := setup(t)
 	b.secret("login", map[string]string{"token": "t-o-k"})

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// quick has a Webhook tried again as soon as it may be.
+// quick makes the retry intervals of a Webhook as short as allowed.
 func quick(s *v1alpha1.WebhookSpec) {
 	s.Retry = v1alpha1.WebhookRetry{
 		MaxAttempts: 100, InitialInterval: metav1.Duration{Duration: 50 * time.Millisecond},
@@ -26,14 +26,14 @@ func quick(s *v1alpha1.WebhookSpec) {
 	s.Breaker.Failures = 1000
 }
 
-// recordedCall reports whether the API server has the attempt and the key of a call of the operation.
+// recordedCall reports whether the API server has the attempt and the key of a call.
 func (b *bench) recordedCall(key string) bool {
 	op, err := b.Scheduler.Get(b.Ctx, app("quick"))
 	return err == nil && recordedIn(op, key)
 }
 
 // TestRepeatedTriesAreWrittenEachSecond: a receiver that fails at once causes one write a second, however often it is
-// called, and the attempt and the key of each repeated try are recorded before it is made.
+// called. The attempt and the key of each repeated try are recorded before the try is made.
 func TestRepeatedTriesAreWrittenEachSecond(t *testing.T) {
 	const tries = 40
 	b := setup(t)
@@ -64,14 +64,14 @@ func TestRepeatedTriesAreWrittenEachSecond(t *testing.T) {
 	if n := unrecorded.Load(); n != 0 {
 		t.Errorf("%d tries were made without a record of their attempt and key", n)
 	}
-	// The first failure and the attempt after it, the end, and one for each second that has begun.
+	// The first failure and the attempt after it, the end, and one write for each second begun.
 	if n, most := int(writes.Load()), 4+int(took/time.Second)+1; n > most {
 		t.Errorf("%d writes of the status in %v, want at most %d", n, took, most)
 	}
 }
 
-// TestRepeatedTriesSurviveTheEndOfTheProcess ends an executor while a try is under way that is not written, and lets it
-// write nothing at its end, as a process that is killed. The next one goes on with the same key.
+// TestRepeatedTriesSurviveTheEndOfTheProcess stops an executor during a try that is not written, and blocks its last
+// writes, as if it were killed. The next executor uses the same key.
 func TestRepeatedTriesSurviveTheEndOfTheProcess(t *testing.T) {
 	b := setup(t)
 	called := make(chan string, 1)
@@ -114,7 +114,7 @@ func TestRepeatedTriesSurviveTheEndOfTheProcess(t *testing.T) {
 	}
 }
 
-// TestDrainWritesRepeatedTries: an executor that drains records the tries that are not written.
+// TestDrainWritesRepeatedTries: an executor that drains records the unwritten tries.
 func TestDrainWritesRepeatedTries(t *testing.T) {
 	b := setup(t)
 	called := make(chan string, 100)
@@ -142,15 +142,15 @@ func TestDrainWritesRepeatedTries(t *testing.T) {
 	}
 }
 
-// TestRepeatsOfATenant: the tries and polls of many operations of one tenant at the shortest intervals make at most ten
-// writes of the status a second.
+// TestRepeatsOfATenant: many operations of one tenant try and poll at the shortest intervals. Together they write at
+// most ten statuses a second.
 func TestRepeatsOfATenant(t *testing.T) {
 	const tried, polled, window = 16, 8, 3 * time.Second
 	b := setup(t)
 	var (
 		mu       sync.Mutex
 		answered = map[string]int{} // by path and key, or job
-		began    time.Time          // when all calls had been repeated
+		began    time.Time          // when every call had been repeated
 		counted  int
 		over     = make(chan struct{})
 	)

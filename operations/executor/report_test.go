@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/course"
 )
 
-// TestWaitOf: an operation has one reason to wait at a time, and another operation comes before Webhooks, these before
-// credentials, and these before shares.
+// TestWaitOf: an operation has one reason to wait at a time. The order is: another operation, Webhooks, credentials,
+// shares.
 func TestWaitOf(t *testing.T) {
 	t.Parallel()
 	ahead := &course.Predecessor{Op: locking(1, 2), Resource: resourceOf(2)}

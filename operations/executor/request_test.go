@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-func TestRequestThatNoSchedulerMade(t *testing.T) {
+func TestRequestWithoutAScheduler(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		change func(op *v1alpha1.Operation)

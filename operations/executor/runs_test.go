@@ -16,7 +16,7 @@ import (
 func admitted() bool { return true }
 
 // TestRunsMissNoEvent: an event wakes the live run. If the run ends before it has drained the event, remove reports it.
-// A run whose place another one has taken reports nothing.
+// A replaced run reports nothing.
 func TestRunsMissNoEvent(t *testing.T) {
 	t.Parallel()
 	var ends []store.Key
@@ -60,7 +60,7 @@ func TestRunsMissNoEvent(t *testing.T) {
 	}
 }
 
-// TestRunsCount: operations are counted from the first update until they end or have no run any more.
+// TestRunsCount: operations are counted from the first update until they end or their run is removed.
 func TestRunsCount(t *testing.T) {
 	t.Parallel()
 	s := newRuns(func(store.Key) {})
@@ -78,7 +78,7 @@ func TestRunsCount(t *testing.T) {
 	s.update(b, true, 200, 2)
 	want("both in progress", 2, 1)
 	s.update(a, true, 300, 1)
-	want("a has got another deadline", 2, 0)
+	want("a got another deadline", 2, 0)
 	if woken := s.notifyNaming("", 2); woken != 1 || !b.news.take() || a.news.take() {
 		t.Errorf("%d are woken by a Webhook that b names", woken)
 	}
@@ -90,11 +90,11 @@ func TestRunsCount(t *testing.T) {
 	s.remove(a)
 	s.forget(b.key)
 	s.update(b, true, 200, 2)
-	want("both have gone", 0, 0)
+	want("both runs have ended", 0, 0)
 }
 
-// TestRunsAccept: the first version at which a request was seen stays, and its interval may be narrowed, as long as the
-// run of that request lives.
+// TestRunsAccept: the first version at which a request was seen stays as long as its run lives. Its interval may be
+// narrowed.
 func TestRunsAccept(t *testing.T) {
 	t.Parallel()
 	s := newRuns(func(store.Key) {})
@@ -126,7 +126,7 @@ func TestRunsAccept(t *testing.T) {
 	}
 }
 
-// TestRunsRead: a reader waits until a working flow has parked, but not longer than patience or its context.
+// TestRunsRead: a reader waits until a working flow has parked, but not longer than its patience or its context.
 func TestRunsRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestSecretsStayHidden searches for the values of secrets in everything that the controller writes.
+// TestSecretsStayHidden searches everything that the controller writes for the values of secrets.
 func TestSecretsStayHidden(t *testing.T) {
 	b := setup(t)
 	const secret = "correct-horse-battery"
@@ -30,7 +30,7 @@ func TestSecretsStayHidden(t *testing.T) {
 			Name: "login", Namespace: b.Namespace,
 			Labels: map[string]string{v1alpha1.LabelWebhookCredentials: "true"},
 		},
-		Data: map[string][]byte{"token": []byte(secret + "\n")}, // as from a file
+		Data: map[string][]byte{"token": []byte(secret + "\n")}, // with a newline, as a file has it
 	})
 	asked := make(chan string, 1)
 	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
@@ -56,12 +56,12 @@ func TestSecretsStayHidden(t *testing.T) {
 		o.Logger, o.Recorder = log.logger(), events
 		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 	}, func(got *executor.Executor) { e = got })
-	var told []string
+	var tokens []string
 	for _, name := range []string{"echo", "back"} {
 		op := b.Schedule(operations.Request{Webhooks: []string{name}, Resource: operations.Resource{Type: "app", ID: name}})
 		if name == "back" {
 			tok := operationbed.Token(b.Received(asked))
-			told = append(told, tok)
+			tokens = append(tokens, tok)
 			if err := e.Taker().Take(b.Ctx, tok, false,
 				"bad token "+secret+" for http://fairlead.example/callbacks/"+tok); err != nil {
 				t.Fatal(err)
@@ -72,7 +72,7 @@ func TestSecretsStayHidden(t *testing.T) {
 			t.Errorf("outcome %+v", v)
 		}
 		raw, _ := json.Marshal(ended)
-		b.hidden("status", string(raw), secret, told...)
+		b.hidden("status", string(raw), secret, tokens...)
 	}
 	b.End(b.Schedule(operations.Request{}))
 	clients := kubernetes.NewForConfigOrDie(b.Config)
@@ -82,14 +82,14 @@ func TestSecretsStayHidden(t *testing.T) {
 			t.Fatal(err)
 		}
 		raw, _ := json.Marshal(list)
-		b.hidden("events", string(raw), secret, told...)
+		b.hidden("events", string(raw), secret, tokens...)
 		said := make(map[string]int)
 		for _, event := range list.Items {
 			said[event.Type+" "+event.Reason]++
 		}
 		return cmp.Equal(said, map[string]int{"Normal Started": 3, "Warning WebhookFailed": 2, "Normal Succeeded": 1})
 	})
-	b.hidden("log", log.String(), secret, told...)
+	b.hidden("log", log.String(), secret, tokens...)
 }
 
 func (b *bench) hidden(where, text, secret string, others ...string) {

@@ -22,11 +22,10 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// TestSharedDisturbed plays random schedules of replicas that share operations: they join, leave, are killed, paused
-// and cut off, with and without losing what they hold, slots move between them, and of a half of the schedules a third
-// of all requests goes wrong. Every operation ends once; every try is made once, but for what was cut off, which is
-// made again with the same key; nobody calls for a slot that it has handed over; operations with the same lock take
-// turns.
+// TestSharedDisturbed plays random schedules of replicas that share operations. Replicas join, leave, are killed,
+// paused and cut off, and slots move between them. In half of the schedules a third of all requests fails. Every
+// operation ends once, and every try is made once, or again with the same key if it was interrupted. No replica calls
+// for a slot that it has handed over, and operations with the same lock take turns.
 func TestSharedDisturbed(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 12, func(t *testing.T, s uint64) {
@@ -39,7 +38,7 @@ func sharedDisturbed(t *testing.T, s uint64) {
 	rnd := seed.Rand(s, "schedule")
 	w := newWorld(t, s, seed.Rand(s, "world"))
 	w.faulty = rnd.IntN(2) == 0
-	gentle := rnd.IntN(3) == 0 // nothing is cut off, so nothing is repeated
+	gentle := rnd.IntN(3) == 0 // without interruptions, so without repeats
 	for _, namespace := range w.namespaces {
 		for name := range tries {
 			w.webhook(namespace, name, func(s *v1alpha1.WebhookSpec) {
@@ -97,7 +96,7 @@ func sharedDisturbed(t *testing.T, s uint64) {
 	w.settle()
 	all := make([]ended, len(ops))
 	deadline, _ := w.ctx.Deadline()
-	patience, cancel := context.WithDeadline(w.ctx, deadline.Add(-10*time.Second)) // the replicas go on, to be looked at
+	patience, cancel := context.WithDeadline(w.ctx, deadline.Add(-10*time.Second)) // keep the replicas for inspection
 	defer cancel()
 	for i, op := range ops {
 		var got *v1alpha1.Operation
@@ -110,14 +109,14 @@ func sharedDisturbed(t *testing.T, s uint64) {
 		}
 		all[i].Operation = got
 	}
-	for _, m := range slices.Clone(w.members) { // whatever is under way comes back
+	for _, m := range slices.Clone(w.members) { // every disturbance ends
 		m.stop()
 	}
 	w.outside.back.Wait()
 	w.check(all)
 }
 
-// describe says what is known of an operation that does not end.
+// describe returns what is known about an operation that does not end.
 func (w *world) describe(op *v1alpha1.Operation) string {
 	u, err := w.server.Object(v1alpha1.OperationsResource, op.Namespace, op.Name)
 	text := fmt.Sprint(u, err)
@@ -140,7 +139,7 @@ func (w *world) describe(op *v1alpha1.Operation) string {
 	return text
 }
 
-// check says what is wrong with the ends of operations.
+// check reports what is wrong with the ends of operations.
 func (w *world) check(all []ended) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,8 +148,8 @@ func (w *world) check(all []ended) {
 		slot := w.layout.SlotOf(e.Namespace, "")
 		cuts := w.cuts[slot]
 		problems := ended{e.Operation, maps.Clone(all[i].called)}.check(cuts, w.grants[slot]-1)
-		if n := w.told[e.EffectiveID()]; n > 1 {
-			problems = append(problems, fmt.Sprintf("its end was told %d times", n))
+		if n := w.reported[e.EffectiveID()]; n > 1 {
+			problems = append(problems, fmt.Sprintf("its end was reported %d times", n))
 		}
 		if len(problems) > 0 {
 			w.t.Errorf("FAIRLEAD_SEED=%d: %s/%s, cut off %d times: %s\n%+v", w.seed, e.Namespace, e.Name, cuts,
@@ -168,10 +167,10 @@ func (w *world) check(all []ended) {
 	}
 }
 
-// disturb has something happen to a replica.
+// disturb changes the state of one replica at random.
 func (w *world) disturb(gentle bool) {
 	m := w.any()
-	if m.losing != nil { // of the last one that was lost something may run yet
+	if m.losing != nil { // work of the slots it lost last may still run
 		select {
 		case <-m.losing:
 			m.losing = nil
@@ -206,7 +205,7 @@ func (w *world) disturb(gentle bool) {
 		}
 		m.stop()
 		w.spread()
-	case 4, 5: // paused, or cut off, for so long that others take over
+	case 4, 5: // paused or cut off for so long that others take over
 		undo := m.link.pause
 		if choice == 5 {
 			undo = m.link.part
@@ -221,7 +220,7 @@ func (w *world) disturb(gentle bool) {
 		pauseOf(w.ctx, time.Duration(w.draw(60))*time.Millisecond)
 		end()
 		m.dropLost()
-	case 6: // and not for so long
+	case 6: // shorter than that
 		end := m.link.pause()
 		pauseOf(w.ctx, time.Duration(w.draw(80))*time.Millisecond)
 		end()
@@ -229,14 +228,14 @@ func (w *world) disturb(gentle bool) {
 		end := m.link.part()
 		pauseOf(w.ctx, time.Duration(w.draw(80))*time.Millisecond)
 		end()
-	case 8: // it does not renew in time, and all is well otherwise
+	case 8: // it fails to renew in time, and is healthy otherwise
 		w.lose(m)
 		m.dropLost()
 		w.spread()
 	}
 }
 
-// settle has somebody hold every slot.
+// settle gives every slot to a replica.
 func (w *world) settle() {
 	for _, m := range w.members {
 		if m.losing != nil {
@@ -275,7 +274,7 @@ func (w *world) remove(m *member) {
 	w.members = slices.DeleteFunc(w.members, func(other *member) bool { return other == m })
 }
 
-// rebalance moves a random half of what others hold to a replica.
+// rebalance moves a random half of the slots of others to a replica.
 func (w *world) rebalance(to *member, gentle bool) {
 	if to.losing != nil {
 		return
@@ -293,8 +292,8 @@ func (w *world) rebalance(to *member, gentle bool) {
 	moves.Wait()
 }
 
-// hand hands slots over, in the order of a group: participants lose them one after the other, as soon as they are
-// quiet, and only then others gain them.
+// hand moves slots in the order of a group. Participants lose them one after the other, each as soon as it is quiet.
+// Only then do others gain them.
 func (w *world) hand(slots shard.Set, from *member, gentle bool, to []*member) {
 	if slots.IsEmpty() || len(to) == 0 {
 		return
@@ -333,7 +332,7 @@ func (w *world) hand(slots shard.Set, from *member, gentle bool, to []*member) {
 	next(slots)
 }
 
-// grant gives slots that nobody holds to a replica.
+// grant gives free slots to a replica.
 func (w *world) grant(slots shard.Set, to *member) {
 	w.mu.Lock()
 	for slot := range slots.Slots() {
@@ -364,19 +363,19 @@ func (w *world) lose(m *member) {
 	}
 }
 
-// dropLost is how a replica notices that it has lost everything.
+// dropLost makes a replica notice that it has lost everything.
 func (m *member) dropLost() {
 	m.losing = make(chan struct{})
 	ctx, cancel := context.WithCancelCause(m.w.ctx)
 	cancel(errors.New("the slots were lost"))
-	go func() { // ends with the executor at the latest
+	go func() { // which ends with the executor at the latest
 		defer close(m.losing)
 		m.executor.Lose(ctx, m.w.layout.All(), func(shard.Set) {})
 		m.sharding.Lose(ctx, m.w.layout.All(), nil)
 	}()
 }
 
-// spread gives the slots that nobody holds to replicas, but for some.
+// spread gives the free slots to replicas other than those in but.
 func (w *world) spread(but ...*member) {
 	for slot := range w.layout.All().Slots() {
 		w.mu.Lock()

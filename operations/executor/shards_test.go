@@ -32,12 +32,12 @@ func TestShardsByNamespaceOnly(t *testing.T) {
 		t.Errorf("it was made: %v", err)
 	}
 	if err := b.Prepare(b.Config, nil).Gain(b.Ctx, shard.Layout{}.All()); err == nil {
-		t.Error("an executor without Shards works on some slots")
+		t.Error("an executor without Shards accepts slots")
 	}
 }
 
-// TestLose: a slot that leaves waits for the call under way, records what that brings, and begins no other; nothing of
-// it goes on until it comes again, and then every call has been made once.
+// TestLose: a slot that leaves waits for the call under way, records its result, and starts no other call. Its
+// operation continues when the slot returns, and every call is made once.
 func TestLose(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 4), make(chan struct{})
@@ -68,7 +68,7 @@ func TestLose(t *testing.T) {
 					busy = true
 				}
 			}
-			if quiet.Len() == all.Len()-1 { // all but that of the call
+			if quiet.Len() == all.Len()-1 { // all slots except that of the call
 				close(answer)
 			}
 		})
@@ -81,7 +81,7 @@ func TestLose(t *testing.T) {
 		t.Errorf("recorded is %+v", got)
 	}
 	if runs, _ := r.Runs(); runs != 0 {
-		t.Errorf("%d operations run that are not here", runs)
+		t.Errorf("%d operations of lost slots run", runs)
 	}
 	if err := r.Gain(b.Ctx, all); err != nil {
 		t.Fatal(err)
@@ -94,8 +94,8 @@ func TestLose(t *testing.T) {
 	}
 }
 
-// TestLoseAtOnce: what runs of a slot that was lost is cut off. Nothing is compensated and nothing has failed: who
-// gains it makes the call again.
+// TestLoseAtOnce: losing a slot at once cancels its running calls. No call is compensated or fails: the next
+// holder makes the call again.
 func TestLoseAtOnce(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)

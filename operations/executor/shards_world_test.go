@@ -31,28 +31,28 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// world is an API server in memory, a receiver, and replicas that share the operations between them.
+// world has an API server in memory, a receiver, and replicas that share the operations.
 type world struct {
 	t          *testing.T
 	ctx        context.Context
 	seed       uint64
 	server     *apiserver.Server
-	calls      *call.Client // that nothing happens to
+	calls      *call.Client // without disturbances
 	layout     shard.Layout
 	namespaces []string
 	outside    *outside
-	replicas   sync.WaitGroup // what runs of them
-	faulty     bool           // a third of the requests of replicas go wrong
+	replicas   sync.WaitGroup // running replicas
+	faulty     bool           // a third of the replicas' requests fail
 
-	mu      sync.Mutex
-	rnd     *rand.Rand
-	holders map[int]*member
-	cuts    map[int]int // by slot: how often its work was cut off
-	grants  map[int]int // by slot: how often somebody was given it
-	members []*member   // that are alive
-	ever    []*member   // that were
-	n       int
-	told    map[string]int // ends that were told, by the id of the operation
+	mu       sync.Mutex
+	rnd      *rand.Rand
+	holders  map[int]*member
+	cuts     map[int]int // by slot: how often its work was interrupted
+	grants   map[int]int // by slot: how often it was granted
+	members  []*member   // alive
+	ever     []*member   // all that ever joined
+	n        int
+	reported map[string]int // reported ends, by the id of the operation
 }
 
 func newWorld(t *testing.T, seed uint64, rnd *rand.Rand) *world {
@@ -65,7 +65,7 @@ func newWorld(t *testing.T, seed uint64, rnd *rand.Rand) *world {
 	w := &world{
 		t: t, ctx: ctx, seed: seed, rnd: rnd, server: server, layout: shard.Layout{Slots: 4},
 		namespaces: []string{"payments", "orders", "billing", "search", "mail", "crm"},
-		holders:    make(map[int]*member), cuts: make(map[int]int), grants: make(map[int]int), told: make(map[string]int),
+		holders:    make(map[int]*member), cuts: make(map[int]int), grants: make(map[int]int), reported: make(map[string]int),
 	}
 	var err error
 	if w.calls, err = call.New(call.Options{Config: server.Config()}); err != nil {
@@ -76,7 +76,7 @@ func newWorld(t *testing.T, seed uint64, rnd *rand.Rand) *world {
 	return w
 }
 
-// draw is a random number below n, by any goroutine.
+// draw returns a random number below n. It is safe for concurrent use.
 func (w *world) draw(n int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *world) webhook(namespace, name string, change func(*v1alpha1.WebhookSpe
 	}
 }
 
-// member is one replica, and its part in a group that the test is.
+// member is one replica and its membership. The test itself plays the group.
 type member struct {
 	w          *world
 	name       string
@@ -121,14 +121,13 @@ type member struct {
 	executor   *executor.Executor
 	operations *store.Store
 	stop       func()
-	lost       map[int]bool  // slots of which the last tenure here was cut off; guarded by world.mu
-	losing     chan struct{} // closed when what was lost at once runs no more; nil: nothing was
+	lost       map[int]bool  // slots whose last tenure here was interrupted; guarded by world.mu
+	losing     chan struct{} // closed when the work of slots lost at once has ended; nil: none were
 }
 
-var errNotHeld = errors.New("the slot is another one's")
+var errNotHeld = errors.New("another replica holds the slot")
 
-// Layout and Fence implement shard.Membership. A member that is paused stands still before the question or after the
-// answer.
+// Layout and Fence implement shard.Membership. A paused member blocks before the check or after its result.
 func (m *member) Layout() shard.Layout { return m.w.layout }
 
 func (m *member) Fence(slot int) error {
@@ -148,12 +147,12 @@ func (m *member) Fence(slot int) error {
 func (m *member) Operation(op *v1alpha1.Operation, _ bool, _, message string) {
 	if strings.Contains(message, " succeeded") || strings.Contains(message, " failed: ") {
 		m.w.mu.Lock()
-		m.w.told[op.EffectiveID()]++
+		m.w.reported[op.EffectiveID()]++
 		m.w.mu.Unlock()
 	}
 }
 
-// join starts a replica that holds no slot yet.
+// join starts a replica that holds no slot.
 func (w *world) join() *member {
 	w.t.Helper()
 	w.n++
@@ -224,7 +223,7 @@ func (w *world) join() *member {
 	return m
 }
 
-// fault has a third of the requests for operations go wrong, if the world is like that.
+// fault makes a third of the requests for operations fail, if the world is faulty.
 func (w *world) fault(m *member) disturb.Tap {
 	var mu sync.Mutex
 	sent := map[string]int{}
@@ -246,7 +245,7 @@ func (w *world) fault(m *member) disturb.Tap {
 	}
 }
 
-// touch changes an operation as somebody else would.
+// touch changes an operation, as another writer would.
 func (w *world) touch(namespace, name string) {
 	_, err := w.server.Change(v1alpha1.OperationsResource, namespace, name, func(u *unstructured.Unstructured) {
 		u.SetLabels(map[string]string{"touched": u.GetResourceVersion()})
@@ -256,15 +255,15 @@ func (w *world) touch(namespace, name string) {
 	}
 }
 
-// link is how a replica is connected to the API server.
+// link is the connection of a replica to the API server.
 type link struct {
 	mu     sync.Mutex
-	paused chan struct{} // closed at the end of the pause; nil: it runs
-	cut    chan struct{} // closed when the network is back; nil: it is there
-	dead   chan struct{} // closed at once; nil: it lives
+	paused chan struct{} // closed at the end of the pause; nil: not paused
+	cut    chan struct{} // closed when the network is back; nil: connected
+	dead   chan struct{} // closed at once; nil: alive
 }
 
-var errCut, errDead = errors.New("the network is away"), errors.New("the process is dead")
+var errCut, errDead = errors.New("the network is down"), errors.New("the process is dead")
 
 func (l *link) state() (paused, cut <-chan struct{}, dead bool) {
 	l.mu.Lock()
@@ -272,7 +271,7 @@ func (l *link) state() (paused, cut <-chan struct{}, dead bool) {
 	return l.paused, l.cut, l.dead != nil
 }
 
-// wait stands still while the replica is paused.
+// wait blocks while the replica is paused.
 func (l *link) wait(ctx context.Context) error {
 	for {
 		paused, _, dead := l.state()
@@ -307,7 +306,7 @@ func (l *link) roundTrip(r *http.Request, next http.RoundTripper) (*http.Respons
 type linkedBody struct {
 	io.ReadCloser
 	link *link
-	ctx  context.Context // of the request that this is the answer to
+	ctx  context.Context // of the request to which this is the answer
 }
 
 func (b *linkedBody) Read(p []byte) (int, error) {
@@ -325,7 +324,7 @@ func (b *linkedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pause and the others change how a replica is connected; undo is the end of it.
+// pause and the following methods change the state of the link. undo ends that state.
 func (l *link) pause() (undo func()) {
 	c := make(chan struct{})
 	l.mu.Lock()
@@ -358,14 +357,15 @@ func (l *link) kill() {
 	l.dead = make(chan struct{})
 }
 
-// outside is what replicas call. It counts by key, and sees to it that nobody else calls than who holds the slot.
+// outside is the receiver of the replicas' calls. It counts calls by key, and checks that only the holder of a slot
+// calls.
 type outside struct {
 	*httptest.Server
 	w     *world
-	back  sync.WaitGroup // callbacks
+	back  sync.WaitGroup // callbacks under way
 	mu    sync.Mutex
-	calls map[string]map[string]int // by operation, and what follows it in the key
-	began map[string]time.Time      // by operation: its first webhook
+	calls map[string]map[string]int // by operation, and the rest of the key
+	began map[string]time.Time      // by operation: the start of its first webhook
 }
 
 func newOutside(w *world) *outside {
@@ -381,7 +381,7 @@ func (o *outside) serve(rw http.ResponseWriter, r *http.Request) {
 	namespace, rest, _ := strings.Cut(key, ".")
 	id, of, _ := strings.Cut(rest, ".")
 	from, token, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("X-Callback"), "http://"), "/callbacks/")
-	if from != "" { // polls bear none
+	if from != "" { // polls have no key
 		o.w.judge(from, namespace, key)
 	}
 	o.mu.Lock()
@@ -403,7 +403,7 @@ func (o *outside) serve(rw http.ResponseWriter, r *http.Request) {
 	answerByName(rw, r, r.URL.Path, n)
 }
 
-// callBack reports a success to some replica, and to another one while that does not work.
+// callBack reports a success to a random replica, and to others until one accepts it.
 func (o *outside) callBack(token string) {
 	for o.w.ctx.Err() == nil {
 		m := o.w.any()
@@ -436,17 +436,17 @@ func (o *outside) counts(id string) map[string]int {
 	return out
 }
 
-// any returns a replica that is alive, or the one that was begun last.
+// any returns a replica that is alive, or the one that was started last.
 func (w *world) any() *member {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.members) == 0 { // one has just been killed
+	if len(w.members) == 0 { // the last one was just killed
 		return w.ever[len(w.ever)-1]
 	}
 	return w.members[w.rnd.IntN(len(w.members))]
 }
 
-// judge says who may call: the holder of the slot, and one that has lost it while it was calling.
+// judge fails the test unless the caller holds the slot, or has lost it during the call.
 func (w *world) judge(from, namespace, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,10 +21,10 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// neighbour returns a bench of another namespace, which the executors of b serve too.
+// neighbour returns a bench of another namespace that the executors of b serve, too.
 func (b *bench) neighbour() *bench { return &bench{b.Neighbour("neighbour")} }
 
-// share returns the value of a metric of what namespaces share.
+// share returns the value of a metric of the shares of namespaces.
 func share(t *testing.T, registry *prometheus.Registry, name, of string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -44,8 +44,8 @@ func share(t *testing.T, registry *prometheus.Registry, name, of string) float64
 	return -1
 }
 
-// TestTenantsOfOneNamespace: a namespace whose calls hang, each on behalf of a tenant of its own, leaves half of the
-// places to others, and what waits says why.
+// TestTenantsOfOneNamespace: the calls of one namespace hang, each for a tenant of its own. They leave half of the
+// slots to others, and waiting operations report the reason.
 func TestTenantsOfOneNamespace(t *testing.T) {
 	b := setup(t)
 	victim := b.neighbour()
@@ -72,7 +72,7 @@ func TestTenantsOfOneNamespace(t *testing.T) {
 	}
 	says := "waiting for the share of namespace " + b.Namespace + " of calls under way"
 	waits := 0
-	b.Eventually("saying why the others wait", func() bool {
+	b.Eventually("the others report why they wait", func() bool {
 		waits = 0
 		for i := range 12 {
 			op, err := b.Scheduler.Get(b.Ctx, request(i).Resource)
@@ -104,7 +104,7 @@ func TestTenantsOfOneNamespace(t *testing.T) {
 	}
 }
 
-// writesOf counts the status writes of operations in a namespace and what they have of bytes.
+// writesOf counts the status writes of operations in a namespace, and their bytes.
 type writesOf struct{ number, bytes atomic.Int64 }
 
 func (b *bench) counted(w *writesOf) func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
@@ -117,8 +117,8 @@ func (b *bench) counted(w *writesOf) func(r *http.Request, next http.RoundTrippe
 	}
 }
 
-// TestWritesOfOneNamespace: operations that are tried again and again write no more than their namespace's share, in
-// number and in bytes; they say so, they end when they are cancelled, and another namespace is not delayed.
+// TestWritesOfOneNamespace: repeated tries write no more than their namespace's share, in number and in bytes. They
+// report that, end when canceled, and do not delay another namespace.
 func TestWritesOfOneNamespace(t *testing.T) {
 	const n = 6
 	tests := map[string]struct {
@@ -205,7 +205,7 @@ func TestWritesOfOneNamespace(t *testing.T) {
 	}
 }
 
-// TestCallsOfOneNamespace: polls are not more than the share of their namespace, and another one is not delayed.
+// TestCallsOfOneNamespace: polls do not exceed the share of their namespace, and do not delay another one.
 func TestCallsOfOneNamespace(t *testing.T) {
 	b := setup(t)
 	victim := b.neighbour()
@@ -240,7 +240,7 @@ func TestCallsOfOneNamespace(t *testing.T) {
 	}
 }
 
-// TestPollsThatChangeNothing: they come as often as the Webhook says, and are written every five seconds.
+// TestPollsThatChangeNothing: polls follow the interval of the Webhook, and are written every five seconds.
 func TestPollsThatChangeNothing(t *testing.T) {
 	b := setup(t)
 	const polls = 60
@@ -272,15 +272,15 @@ func TestPollsThatChangeNothing(t *testing.T) {
 	if v := operations.ViewOf(b.End(op)); v.Status != operations.Succeeded {
 		t.Errorf("outcome %+v", v)
 	}
-	// Attempt, answer, finalizer, the first poll, the end, the finalizer again; and one for each five seconds.
+	// Attempt, answer, finalizer, first poll, end, finalizer again, and one write for each five seconds.
 	if got, most := w.number.Load(), 6+int64(time.Since(begun)/(5*time.Second)); got > most {
 		t.Errorf("%d writes, want at most %d", got, most)
 	}
 }
 
-// TestEditedAllTheTime: a Webhook of one namespace is edited without pause; another namespace's Webhooks are taken as
-// they are changed.
-func TestEditedAllTheTime(t *testing.T) {
+// TestConstantEdits: constant edits of a Webhook in one namespace do not delay changed Webhooks of another
+// namespace.
+func TestConstantEdits(t *testing.T) {
 	b := setup(t)
 	victim := b.neighbour()
 	b.Webhook("edited", nil)

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// stage has the parts that a stepper works with. It logs what the stepper asks of them, in order.
+// stage implements the parts that a stepper works with. It logs the stepper's requests in order.
 type stage struct {
 	log    []string
 	stored *v1alpha1.Operation
@@ -30,7 +30,7 @@ type stage struct {
 
 	failing error // of save
 	short   bool  // the namespace has used up its share of writes
-	full    bool  // calls have to wait for their turn
+	full    bool  // calls must wait for their turn
 	facts   course.WebhookFacts
 }
 
@@ -102,7 +102,7 @@ func (s *stage) find(string) course.Lookup {
 
 func (s *stage) usable(store.Key, *news) (*webhook.Compiled, error) { return s.hook, nil }
 
-// newStage returns a stage on which op is stored, with the Webhook that it calls.
+// newStage returns a stage that stores op and the Webhook that op calls.
 func newStage(t *testing.T, op *v1alpha1.Operation) *stage {
 	t.Helper()
 	hook, err := webhook.Compile(webhook.Definition{
@@ -128,7 +128,7 @@ func stagedOperation() *v1alpha1.Operation {
 	})
 }
 
-// stepper returns a stepper that works with the stage, and the run of the stored operation.
+// stepper returns a stepper that works on the stage, and the run of the stored operation.
 func (s *stage) stepper() (*stepper, *run) {
 	pace := &paces{}
 	steps := &stepper{
@@ -172,7 +172,7 @@ func (c stagedCalls) start(_ context.Context, _ *run, f *flight, of webhook.Call
 	c.log = append(c.log, "call "+of.ID)
 }
 
-// stagedReports implements reports and drops most of them.
+// stagedReports implements reports, and drops most of them.
 type stagedReports struct{ *stage }
 
 func (stagedReports) began(context.Context, *v1alpha1.Operation) {}
@@ -190,8 +190,8 @@ func (r stagedReports) ended(_ context.Context, op *v1alpha1.Operation) {
 	r.log = append(r.log, "ended "+string(op.Status.Phase))
 }
 
-// TestStep: an operation is recorded before its calls, except a first try that the object records. Nothing is called
-// or recorded where that is not possible.
+// TestStep: an operation is recorded before its calls, except for a first try that the object itself records. If
+// recording is impossible, no call is made.
 func TestStep(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -199,12 +199,12 @@ func TestStep(t *testing.T) {
 		reason    string
 		change    func(*v1alpha1.Operation)
 		set       func(*stage)
-		untrusted bool  // records must be written first
+		untrusted bool  // calls must be recorded first
 		fence     error // of requests
 		draining  bool
 		want      []string // until the call has returned
 		err       error
-		end       []string // after it has succeeded; nil: nothing was called
+		end       []string // after the call has succeeded; nil: no call was made
 	}{
 		"Ordinary": {
 			reason: "The accepted object records the first try.", want: []string{"call ns.op.one"},
@@ -221,7 +221,7 @@ func TestStep(t *testing.T) {
 		},
 		"Fenced": {reason: "Another process may act.", fence: broken, err: broken},
 		"Broken": {
-			reason: "What is not recorded is not called.", untrusted: true, set: func(s *stage) { s.failing = broken },
+			reason: "Without a record there is no call.", untrusted: true, set: func(s *stage) { s.failing = broken },
 			want: []string{"release"}, err: broken,
 		},
 		"Short": {reason: "The write has to wait.", untrusted: true, set: func(s *stage) { s.short = true }, err: errShort},

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestStuckOperationsAreCounted: the metric counts the stuck operations by the cause that why tells first, and follows
-// them as they get into trouble and out of it.
+// TestStuckOperationsAreCounted: the metric counts the stuck operations by the first cause that why gives. It follows
+// them into and out of trouble.
 func TestStuckOperationsAreCounted(t *testing.T) {
 	b := setup(t)
 	asked, open := b.gate("/hold")
@@ -70,9 +70,9 @@ func TestStuckOperationsAreCounted(t *testing.T) {
 	for r, want := range map[operations.Resource]why.Type{
 		app("broken"): why.BackOff, app("dead"): why.CircuitOpen, app("behind"): why.LockHeld, app("later"): why.RetryAfter,
 	} {
-		a.told(r, want)
+		a.awaitFirst(r, want)
 	}
-	a.toldThat(app("poll"), "waitsFor", "poll")
+	a.awaitEvidence(app("poll"), "waitsFor", "poll")
 	counts := func(want map[string]float64) {
 		t.Helper()
 		var got map[string]float64
@@ -97,7 +97,7 @@ func TestStuckOperationsAreCounted(t *testing.T) {
 	counts(map[string]float64{})
 }
 
-// stuckCounts are the values of the metric that are not zero, by cause.
+// stuckCounts returns the nonzero values of the metric, by cause.
 func stuckCounts(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()

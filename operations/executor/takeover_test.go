@@ -22,8 +22,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestWithoutBarrier takes over while nothing says how new the cache is, as with a watch on which nothing happens:
-// operations go on.
+// TestWithoutBarrier takes over while the age of the cache is unknown, as with a watch that delivers no events.
+// Operations continue.
 func TestWithoutBarrier(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
@@ -38,7 +38,7 @@ func TestWithoutBarrier(t *testing.T) {
 	op := b.Schedule(operations.Request{Webhooks: []string{"cleanup"}})
 	b.Received(asked)
 	stop()
-	b.Probe = func(ctx context.Context) (string, error) { return "9999999999999", nil } // no watch gets there
+	b.Probe = func(ctx context.Context) (string, error) { return "9999999999999", nil } // a version that no watch reaches
 	b.Start(nil)
 	b.Received(asked)
 	if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess || got.Status.Webhooks[0].RetriesCount != 0 {
@@ -46,14 +46,14 @@ func TestWithoutBarrier(t *testing.T) {
 	}
 }
 
-// TestStaleSuccessor has an executor take over whose cache shows a call as begun. Its predecessor has recorded the
-// answer since, so the call is not made again; nor is a poll.
+// TestStaleSuccessor takes over with a cache that shows a call as started. The predecessor has recorded the answer
+// since, so neither the call nor a poll is repeated.
 func TestStaleSuccessor(t *testing.T) {
 	attempted := func(w v1alpha1.WebhookCallStatus) bool { return w.AttemptID != "" }
 	tests := map[string]struct {
 		reason string
 		hook   func(*v1alpha1.WebhookSpec)
-		path   string // of what the receiver holds back
+		path   string // of the call whose answer the receiver holds
 		seen   func(w v1alpha1.WebhookCallStatus) bool
 		want   map[string]int
 	}{
@@ -62,11 +62,11 @@ func TestStaleSuccessor(t *testing.T) {
 			want: map[string]int{"work": 1, "next": 1},
 		},
 		"Async": {
-			reason: "So is one that was accepted.", path: "/work", seen: attempted,
+			reason: "So is an accepted one.", path: "/work", seen: attempted,
 			hook: polled(webhook.MinInterval), want: map[string]int{"work": 3, "next": 1},
 		},
 		"Poll": {
-			reason: "And a poll that told of the end.", path: "/jobs/1",
+			reason: "So is a poll that reported the end.", path: "/jobs/1",
 			seen: func(w v1alpha1.WebhookCallStatus) bool { return w.LastPollTimestamp != nil },
 			hook: polled(webhook.MinInterval), want: map[string]int{"work": 3, "next": 1},
 		},
@@ -75,7 +75,7 @@ func TestStaleSuccessor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
 			held, answer := make(chan string, 1), make(chan struct{})
-			var made atomic.Int32 // calls that are no polls
+			var made atomic.Int32 // calls other than polls
 			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, call int) {
 				if path == "/work" {
 					made.Add(1)
@@ -140,7 +140,7 @@ func polled(interval time.Duration) func(*v1alpha1.WebhookSpec) {
 	}
 }
 
-// freezer is the way of a watch that stands still from some moment on.
+// freezer stops the events of watches from some moment on.
 type freezer struct {
 	mu     sync.Mutex
 	frozen bool
@@ -180,7 +180,7 @@ func (f *freezer) roundTrip(r *http.Request, next http.RoundTripper) (*http.Resp
 type frozenBody struct {
 	io.ReadCloser
 	ice *freezer
-	ctx context.Context // of the request that this is the answer to
+	ctx context.Context // of the request to which this is the answer
 }
 
 func (b *frozenBody) Read(p []byte) (int, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestTally: each operation counts once, under its present cause, and the series are bounded, whatever the cause is.
+// TestTally: each operation counts once, under its current cause. The number of series is bounded for all causes.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	var at, behind []store.Key
@@ -52,8 +52,8 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestScrape: a scrape of what is kept of 100,000 operations takes less than 10 ms, and about as long as one of 1,000
-// operations, since no scrape looks at the operations while workers return.
+// TestScrape: a scrape with 100,000 operations takes less than 10 ms, and about as long as one with 1,000. No scrape
+// visits the operations while workers return.
 func TestScrape(t *testing.T) {
 	t.Parallel()
 	const bound = 10 * time.Millisecond
@@ -78,7 +78,7 @@ func TestScrape(t *testing.T) {
 		}
 		return time.Since(began)
 	}
-	quick, fastest := time.Hour, time.Hour // a busy machine delays most of them
+	quick, fastest := time.Hour, time.Hour // the fastest of several runs, since a busy machine delays most of them
 	for range 50 {
 		quick, fastest = min(quick, scrape(few)), min(fastest, scrape(many))
 	}
@@ -87,7 +87,7 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// TestBehindBlockedWorkers: the operations that blocked workers hold up are stuck, but for those that have ended.
+// TestBehindBlockedWorkers: operations queued behind blocked workers are stuck, except those that have ended.
 func TestBehindBlockedWorkers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,12 +17,13 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestTokensForOthersOnly has the API server accept a token itself, refuse it, and not say.
+// TestTokensForOthersOnly: a token that the API server itself may accept is not sent. The server accepts it, refuses
+// it, or gives no answer.
 func TestTokensForOthersOnly(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		reason   string
-		review   string // what the API server says to the token; empty: nothing
+		review   string // the API server's review of the token; empty: none
 		want     string
 		invalid  bool
 		requests int64 // for two tries
@@ -32,7 +33,7 @@ func TestTokensForOthersOnly(t *testing.T) {
 			"A receiver could act as the account, so no try is made with it, nor kept.", `{"authenticated":true}`, "",
 			true, 2,
 		},
-		"Unknown": {"Who does not know does not send it.", "", "", false, 2},
+		"Unknown": {"A token of unknown use is not sent.", "", "", false, 2},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTokensAreBounded: a namespace whose Webhooks change their audience all the time keeps no more than so many
-// tokens, and takes none of others.
+// TestTokensAreBounded: a namespace whose Webhooks keep changing their audience holds a bounded number of tokens, and
+// evicts none of others.
 func TestTokensAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -22,7 +22,7 @@ func TestTokensAreBounded(t *testing.T) {
 		t.Errorf("%d are kept", n)
 	}
 	if s.cached(key(3*maxTokens-1)).value == "" || s.cached(victim).value != "kept" {
-		t.Error("the last one, or that of another namespace, is gone")
+		t.Error("the latest one, or that of another namespace, was evicted")
 	}
 	now = now.Add(2 * time.Hour)
 	if s.keep(key(-1), token{value: "t", renew: now.Add(time.Hour)}); len(s.tokens["hostile"]) != 1 {

@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// in schedules in a span of that name, which ends with it.
+// in schedules an operation in a span of that name, and ends the span.
 func (b *bench) in(made *spans.Recorder, name string, r operations.Request) *v1alpha1.Operation {
 	b.T.Helper()
 	ctx, span := made.Start(b.Ctx, name)
@@ -31,7 +31,7 @@ func (b *bench) in(made *spans.Recorder, name string, r operations.Request) *v1a
 	return caller.Schedule(r)
 }
 
-// traced has an executor make spans, also of its requests to the API server.
+// traced makes an executor record spans, also of its requests to the API server.
 func (b *bench) traced(made *spans.Recorder) func(*executor.Options) {
 	b.T.Helper()
 	calls, err := call.New(call.Options{Config: b.Config, TracerProvider: made})
@@ -42,8 +42,8 @@ func (b *bench) traced(made *spans.Recorder) func(*executor.Options) {
 	return func(o *executor.Options) { o.TracerProvider, o.Calls = made, calls }
 }
 
-// heard are the headers that the receiver is told of spans with, call by call. A 503 of it asks to wait, unless that is
-// empty, for so many seconds.
+// heard collects the trace headers of the receiver's calls, one entry for each call. A 503 asks to wait retryAfter
+// seconds, unless that is empty.
 func (b *bench) heard(retryAfter string, answer func(n int) int) func() []http.Header {
 	b.T.Helper()
 	var mu sync.Mutex
@@ -65,11 +65,11 @@ func (b *bench) heard(retryAfter string, answer func(n int) int) func() []http.H
 	}
 }
 
-func told(h http.Header, s spans.Span) bool {
+func carries(h http.Header, s spans.Span) bool {
 	return h.Get("Traceparent") == "00-"+s.SpanContext().TraceID().String()+"-"+s.SpanContext().SpanID().String()+"-01"
 }
 
-// under says whether a span is below another one, however far.
+// under reports whether a span is a descendant of another one.
 func under(made *spans.Recorder, s, above spans.Span) bool {
 	for range 10 {
 		if s.Parent().SpanID() == above.SpanContext().SpanID() {
@@ -84,7 +84,8 @@ func under(made *spans.Recorder, s, above spans.Span) bool {
 	return false
 }
 
-// TestTheTraceOfAnOperation: from who has scheduled it to the receiver, with what is asked of the API server.
+// TestTheTraceOfAnOperation: one trace leads from the scheduling caller to the receiver, and includes the requests to
+// the API server.
 func TestTheTraceOfAnOperation(t *testing.T) {
 	b := setup(t)
 	heard := b.heard("", func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
@@ -95,15 +96,15 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 		Webhooks: []string{"cleanup"}, CorrelationID: "corr-1", Object: map[string]string{"secret": "hidden"},
 	})
 	got := b.End(op)
-	made.Await(t, "operation", 1) // it may be written before the flow has ended
+	made.Await(t, "operation", 1) // the write may precede the end of the flow
 	stop()
 	caller, whole, calls := made.Named("caller")[0], made.Named("operation"), made.Named("call cleanup")
 	if len(whole) != 1 || !spans.IsChild(whole[0], caller) || len(calls) != 2 {
 		t.Fatalf("%v", made.Names())
 	}
 	for i, c := range calls {
-		if !under(made, c, whole[0]) || !told(heard()[i], c) {
-			t.Errorf("call %d is not below the operation, or the receiver was told %v", i, heard()[i])
+		if !under(made, c, whole[0]) || !carries(heard()[i], c) {
+			t.Errorf("call %d is not below the operation, or the receiver got %v", i, heard()[i])
 		}
 	}
 	if l := calls[1].Links(); len(calls[0].Links()) != 0 || len(l) != 1 || !spans.Same(l[0].SpanContext, calls[0]) {
@@ -125,7 +126,7 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 		}
 	}
 	if !strings.Contains(got.Status.TraceParent, caller.SpanContext().TraceID().String()) {
-		t.Errorf("the status tells of %q", got.Status.TraceParent)
+		t.Errorf("the status has the trace %q", got.Status.TraceParent)
 	}
 	for _, s := range made.Ended() {
 		for _, a := range s.Attributes() {
@@ -136,12 +137,13 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 	}
 }
 
-// TestTheSpanOfAnOperationHasItsOutcome: a failed one can be found by its status, without the words of the receiver.
+// TestTheSpanOfAnOperationHasItsOutcome: a failed operation can be found by its span status, which does not contain the
+// receiver's text.
 func TestTheSpanOfAnOperationHasItsOutcome(t *testing.T) {
 	tests := map[string]struct {
 		reason string
 		answer int
-		ttl    time.Duration // the run waits for it after the end
+		ttl    time.Duration // the run waits this long after the end
 		want   map[string]string
 		status codes.Code
 	}{
@@ -199,7 +201,7 @@ func TestTheSpanOfAnOperationHasItsOutcome(t *testing.T) {
 	}
 }
 
-// TestTheTraceOverARestart: what a new process does is a trace of its own that links to the last one.
+// TestTheTraceOverARestart: a new process starts a trace of its own that links to the previous one.
 func TestTheTraceOverARestart(t *testing.T) {
 	b := setup(t)
 	heard := b.heard("60", func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
@@ -233,12 +235,12 @@ func TestTheTraceOverARestart(t *testing.T) {
 		t.Errorf("it links to %v, kept is %s", link, kept)
 	}
 	calls := made.Named("call cleanup")
-	if len(calls) != 2 || !under(made, calls[1], all[1]) || !told(heard()[1], calls[1]) {
+	if len(calls) != 2 || !under(made, calls[1], all[1]) || !carries(heard()[1], calls[1]) {
 		t.Errorf("the second call is not below the second trace: %v", made.Names())
 	}
 }
 
-// TestAnOperationThatIsPickedUpLateLinks to who has scheduled it, which was more than a minute ago.
+// TestAnOperationThatIsPickedUpLateLinks to the span of its caller, which ended more than a minute ago.
 func TestAnOperationThatIsPickedUpLateLinks(t *testing.T) {
 	b := setup(t)
 	b.Webhook("cleanup", nil)
@@ -256,14 +258,14 @@ func TestAnOperationThatIsPickedUpLateLinks(t *testing.T) {
 	}
 }
 
-// TestTheNextRequestHasATraceOfItsOwn, also where one run of the executor works on both.
+// TestTheNextRequestHasATraceOfItsOwn: that holds even if one run of the executor works on both requests.
 func TestTheNextRequestHasATraceOfItsOwn(t *testing.T) {
 	b := setup(t)
 	heard := b.heard("", func(int) int { return 200 })
 	b.Webhook("cleanup", nil)
 	made := spans.New()
 	stop := b.Start(b.traced(made))
-	ttl := time.Hour // so that the run waits for that
+	ttl := time.Hour // so that the run waits for the next request
 	names := []string{"first", "second"}
 	for _, name := range names {
 		b.End(b.in(made, name, operations.Request{Webhooks: []string{"cleanup"}, TTLAfterFinished: &ttl}))
@@ -275,24 +277,25 @@ func TestTheNextRequestHasATraceOfItsOwn(t *testing.T) {
 			return !spans.IsChild(s, made.Named(name)[0])
 		})
 		calls := made.Named("call cleanup")
-		if len(below) != 1 || len(calls) != 2 || !under(made, calls[i], below[0]) || !told(heard()[i], calls[i]) {
+		if len(below) != 1 || len(calls) != 2 || !under(made, calls[i], below[0]) || !carries(heard()[i], calls[i]) {
 			t.Errorf("%s: %d spans below it, of %v", name, len(below), made.Names())
 		}
 	}
 	if spans.Value(whole[0], "operation.id") == spans.Value(whole[1], "operation.id") {
-		t.Error("both tell of the same operation")
+		t.Error("both belong to the same operation")
 	}
 }
 
-// TestWithoutAProvider the receiver is told of who has scheduled, unless that is long ago or nonsense.
+// TestWithoutAProvider: without a provider the receiver gets the trace of the scheduling caller, unless that is old or
+// invalid.
 func TestWithoutAProvider(t *testing.T) {
 	for _, tt := range []struct {
-		reason string
-		late   time.Duration
-		change func(op map[string]any)
-		told   bool
+		reason  string
+		late    time.Duration
+		change  func(op map[string]any)
+		carries bool
 	}{
-		{reason: "a moment ago", told: true},
+		{reason: "a moment ago", carries: true},
 		{reason: "long ago", late: 2 * time.Minute},
 		{reason: "nonsense", change: func(a map[string]any) { a[v1alpha1.AnnotationTraceParent] = "00-<script>" }},
 	} {
@@ -322,18 +325,19 @@ func TestWithoutAProvider(t *testing.T) {
 			h := heard()[0]
 			const parent = "00-01000000000000000000000000000000-0200000000000000-01"
 			got1, got2 := h.Get("Traceparent"), h.Get("Tracestate")
-			if (got1 == parent && got2 == "vendor=1") != tt.told || got1 == "" {
-				t.Errorf("the receiver is told %q %q", got1, got2)
+			if (got1 == parent && got2 == "vendor=1") != tt.carries || got1 == "" {
+				t.Errorf("the receiver gets %q %q", got1, got2)
 			}
 			if got.Status.TraceParent != "" {
-				t.Errorf("the status tells of a span that there is not: %s", got.Status.TraceParent)
+				t.Errorf("the status has a span that does not exist: %s", got.Status.TraceParent)
 			}
 		})
 	}
 }
 
-// TestWhatTheOperationKeepsOfItsCaller is of the present request: one that is scheduled in no span has none.
-func TestWhatTheOperationKeepsOfItsCaller(t *testing.T) {
+// TestCallerOfTheCurrentRequest: an operation keeps only the trace of its current request. A request that is scheduled
+// in no span has none.
+func TestCallerOfTheCurrentRequest(t *testing.T) {
 	b := setup(t)
 	made := spans.New()
 	b.Start(nil)
@@ -356,7 +360,7 @@ func TestWhatTheOperationKeepsOfItsCaller(t *testing.T) {
 	}
 }
 
-// TestACallbackLinksToItsOperation: they are two traces, of which the receiver begins one.
+// TestACallbackLinksToItsOperation: a callback has a trace of its own, which the receiver starts.
 func TestACallbackLinksToItsOperation(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
@@ -374,7 +378,7 @@ func TestACallbackLinksToItsOperation(t *testing.T) {
 	}, func(got *executor.Executor) { e = got })
 	op := b.in(made, "caller", operations.Request{Webhooks: []string{"slow"}})
 	tok := operationbed.Token(b.Received(asked))
-	b.Eventually("taken by the receiver", func() bool {
+	b.Eventually("accepted by the receiver", func() bool {
 		w := b.Get().Status.Webhooks
 		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted
 	})
@@ -391,9 +395,8 @@ func TestACallbackLinksToItsOperation(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfAnOperationThatIsNotSampled: an executor whose spans are not sampled keeps nothing that nobody
-// could look at.
-func TestNothingIsKeptOfAnOperationThatIsNotSampled(t *testing.T) {
+// TestUnsampledOperationKeepsNothing: an executor whose spans are not sampled stores no trace.
+func TestUnsampledOperationKeepsNothing(t *testing.T) {
 	b := setup(t)
 	b.Webhook("cleanup", nil)
 	made := spans.New(spans.Never())
@@ -401,12 +404,12 @@ func TestNothingIsKeptOfAnOperationThatIsNotSampled(t *testing.T) {
 	got := b.End(b.Schedule(operations.Request{Webhooks: []string{"cleanup"}}))
 	stop()
 	if got.Status.TraceParent != "" || len(made.Ended()) != 0 {
-		t.Errorf("kept is %q, made were %v", got.Status.TraceParent, made.Names())
+		t.Errorf("stored is %q, the spans are %v", got.Status.TraceParent, made.Names())
 	}
 }
 
-// TestAPollLinksToTheCallThatItAsksAbout, or to the poll before.
-func TestAPollLinksToTheCallThatItAsksAbout(t *testing.T) {
+// TestAPollLinksToItsCall: a poll links to the call that it asks about, or to the previous poll.
+func TestAPollLinksToItsCall(t *testing.T) {
 	b := setup(t)
 	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, path string, n int) {
 		switch {
@@ -435,7 +438,7 @@ func TestAPollLinksToTheCallThatItAsksAbout(t *testing.T) {
 	}
 }
 
-// TestNoProviderNoCost: what is done for the trace of an operation is nothing without a provider.
+// TestNoProviderNoCost: without a provider, tracing an operation allocates nothing.
 func TestNoProviderNoCost(t *testing.T) {
 	op := &v1alpha1.Operation{}
 	op.Name, op.Namespace = "app-1", "ns"

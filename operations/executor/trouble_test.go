@@ -2,7 +2,8 @@ package executor
 
 import "testing"
 
-// TestTroubles: the first failure of an operation since its last success stays known, and others do not change it.
+// TestTroubles: the first failure of an operation since its last success is kept, and other operations do not change
+// it.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	var all troubles

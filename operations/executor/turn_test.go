@@ -21,13 +21,13 @@ import (
 
 var epoch = coursetest.Epoch()
 
-// world is an API server with its order of writes, and replicas that have seen it up to some point each.
+// world is an API server with an ordered log of writes. Replicas have seen the log up to some point each.
 type world struct {
 	log []v1alpha1.Operation // the state after each write; its version is the index plus 1
 	now map[string]*v1alpha1.Operation
 }
 
-// write makes a new version of an operation, if seen is the present one.
+// write makes a new version of an operation, if seen is its current version.
 func (w *world) write(op *v1alpha1.Operation, seen string) bool {
 	if present := w.now[op.Name]; present != nil && present.ResourceVersion != seen {
 		return false
@@ -39,7 +39,7 @@ func (w *world) write(op *v1alpha1.Operation, seen string) bool {
 	return true
 }
 
-// at returns an operation as it was at a version, nil if there was none.
+// at returns an operation as of a version, nil if it did not exist.
 func (w *world) at(name, version string) (was *v1alpha1.Operation) {
 	n, err := strconv.Atoi(version)
 	if err != nil {
@@ -53,19 +53,19 @@ func (w *world) at(name, version string) (was *v1alpha1.Operation) {
 	return was
 }
 
-// clock is the time of the next write: some minutes pass in the course of a test.
+// clock returns the time of the next write. Some minutes pass in the course of a test.
 func (w *world) clock() time.Time {
 	return epoch.Add(time.Duration(len(w.log)) * course.ClocksApart / 6)
 }
 
-// replica is an executor as far as turns are concerned.
+// replica is the part of an executor that decides about turns.
 type replica struct {
 	*locks
 	runs  *runs
 	fresh *freshness
 	sink  source.Sink
-	seen  int               // writes
-	begun int               // writes that there were when it became the leader
+	seen  int               // writes of the world that it has seen
+	begun int               // writes in the log when it became the leader
 	wrote map[string]string // its own last write, by name
 }
 
@@ -83,7 +83,7 @@ func newReplica(fatal func(...any)) *replica {
 	return r
 }
 
-// begin is the beginning of a process, after so many writes.
+// begin starts a process that has seen so many writes.
 func (r *replica) begin(writes int) {
 	r.runs, r.wrote, r.begun = newRuns(nil), make(map[string]string), writes
 	r.fresh = newFreshness(shard.Layout{Slots: 1})
@@ -154,11 +154,12 @@ func locking(own int, locked ...int) *v1alpha1.Operation {
 	return op
 }
 
-// TestNoTwoInOneResource lets replicas with views of any age work on operations that lock each other's resources, while
-// others write labels and requests follow on requests. Either both work at a time and record every call first; or one
-// of them leads, as now and then the other one does, which knows nothing of what was not recorded. No two operations
-// that exclude each other are ever past the beginning of their first call and unfinished, and all of them end (O4).
-func TestNoTwoInOneResource(t *testing.T) {
+// TestExclusiveOperationsTakeTurns lets replicas with views of any age work on operations that lock each other's
+// resources. Meanwhile others write labels, and new requests replace ended ones. Either both replicas work at a time
+// and record every call first, or one of them leads. The lead changes now and then, and the new leader does not know
+// unrecorded calls. No two operations that exclude each other are between their first call and their end. All
+// operations end (O4).
+func TestExclusiveOperationsTakeTurns(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		fatal := func(args ...any) { t.Fatal(args...) }
@@ -168,7 +169,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 		both, leader := rapid.Bool().Draw(t, "both"), 0
 		names := make([]string, resources)
 		requests := make([]int, resources)
-		called := make(map[string]bool) // by operation: what was not recorded when it was called
+		called := make(map[string]bool) // by operation: its unrecorded call
 		request := func(i int) {
 			op := locking(i, rapid.SliceOfN(rapid.IntRange(0, resources-1), 0, 2).Draw(t, "locks")...)
 			op.CreationTimestamp.Time = w.clock()
@@ -191,7 +192,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 				}
 			}
 		}
-		// work is what a replica does for one operation: step, in short.
+		// work does a replica's step for one operation.
 		work := func(r *replica, name string) {
 			known, ok := r.store.Get(store.Key{Namespace: "ns", Name: name})
 			if !ok || resourceversion.Older(known.Version(), r.wrote[name]) {
@@ -225,7 +226,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 				case 0:
 					course.Finish(op, v1alpha1.PhaseSuccess, w.clock())(op)
 					write()
-				case 1: // it takes longer than half a second
+				case 1: // longer than half a second
 					write()
 				}
 				return
@@ -266,7 +267,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 		for range 60 {
 			r := replicas[rapid.IntRange(0, 1).Draw(t, "replica")]
 			switch what := rapid.IntRange(0, 11).Draw(t, "what"); what / 2 {
-			case 0: // somebody writes a label
+			case 0: // another writer sets a label
 				if op := w.now[names[rapid.IntRange(0, resources-1).Draw(t, "operation")]]; op != nil {
 					w.write(op, op.ResourceVersion)
 				}
@@ -291,7 +292,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 				work(r, names[rapid.IntRange(0, resources-1).Draw(t, "operation")])
 			}
 		}
-		// Left alone, everything ends.
+		// Without disturbances, everything ends.
 		for range 100 {
 			unfinished := false
 			for i, r := range replicas {
@@ -314,7 +315,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 	})
 }
 
-// inside tells whether an operation is past its first attempt and has not ended.
+// inside reports whether an operation is past its first attempt and has not ended.
 func inside(op *v1alpha1.Operation) bool { return course.Entered(op) && !op.Terminal() }
 
 func excludes(a, b *v1alpha1.Operation) bool {
@@ -352,24 +353,24 @@ func TestTurn(t *testing.T) {
 	}
 	tests := map[string]struct {
 		reason string
-		others []*v1alpha1.Operation // written before it
+		others []*v1alpha1.Operation // written before op
 		op     *v1alpha1.Operation
-		blind  int  // of the writes are not seen yet
-		stale  bool // the store may lack what a predecessor has written
+		blind  int  // number of writes that the replica has not seen
+		stale  bool // the store may lack writes of a predecessor
 		behind string
 		want   course.Turn
 	}{
-		"Alone": {reason: "Nobody is before it.", op: locking(1, 2)},
+		"Alone": {reason: "No operation is before it.", op: locking(1, 2)},
 		"Lock": {
-			reason: "The other one locks what it locks.", others: []*v1alpha1.Operation{locking(1, 3)},
+			reason: "Both lock the same resource.", others: []*v1alpha1.Operation{locking(1, 3)},
 			op: locking(2, 3), behind: "app-1",
 		},
 		"Own": {
-			reason: "The other one locks what it is about.", others: []*v1alpha1.Operation{locking(1, 2)},
+			reason: "The other one locks its resource.", others: []*v1alpha1.Operation{locking(1, 2)},
 			op: locking(2), behind: "app-1",
 		},
 		"About": {
-			reason: "It locks what the other one is about.", others: []*v1alpha1.Operation{locking(1)},
+			reason: "It locks the resource of the other one.", others: []*v1alpha1.Operation{locking(1)},
 			op: locking(2, 1), behind: "app-1",
 		},
 		"Last": {
@@ -382,22 +383,22 @@ func TestTurn(t *testing.T) {
 			op: locking(2, 4),
 		},
 		"Started": {
-			reason: "One that is at work goes first.", others: []*v1alpha1.Operation{started(locking(1, 3))},
+			reason: "A working operation comes first.", others: []*v1alpha1.Operation{started(locking(1, 3))},
 			op: locking(2, 3), behind: "app-1",
 		},
 		"Old": {
-			reason: "One picked up by an older controller goes first.",
+			reason: "One picked up by an older controller comes first.",
 			others: []*v1alpha1.Operation{older(locking(3))}, op: locking(2, 3), behind: "app-3",
 		},
 		"Blind": {
-			reason: "There may be one that was not heard of.", others: []*v1alpha1.Operation{locking(1, 3)},
+			reason: "There may be an operation that is not known yet.", others: []*v1alpha1.Operation{locking(1, 3)},
 			op: locking(2, 3), blind: 1, want: course.Turn{Unknown: true},
 		},
 		"Stale": {
-			reason: "A predecessor may have let one go first that was accepted later.",
+			reason: "A predecessor may have started one first that was accepted later.",
 			op:     locking(1, 2), stale: true, want: course.Turn{Unknown: true},
 		},
-		"NoLock": {reason: "It waits for nobody who has locked nothing.", op: locking(1), stale: true},
+		"NoLock": {reason: "Without a lock it waits for no operation.", op: locking(1), stale: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -434,8 +435,8 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestLongLine: of very many that lock the same, however much each of them locks, a few are looked at to find one that
-// goes before, and each once by the first one, which finds none.
+// TestLongLine: many operations lock the same resources. Finding one that comes before examines a few, and the first
+// operation examines each of the others once.
 func TestLongLine(t *testing.T) {
 	t.Parallel()
 	const all = 1_000
@@ -458,7 +459,7 @@ func TestLongLine(t *testing.T) {
 			most = all
 		}
 		if len(s.examined) > most || (s.last == nil) != (i == 0) || s.last != nil && !course.ComesBefore(s.last.Op, op) {
-			t.Errorf("operation %d: %d were looked at, and found %v", i, len(s.examined), s.last)
+			t.Errorf("operation %d: %d were examined, and found %v", i, len(s.examined), s.last)
 		}
 	}
 }

@@ -19,10 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// TestDisturbedLocks runs operations whose first calls need no record, and now and then one that locks what some of
-// them are about, while a part of the requests goes wrong, watches are late, others write to the objects, cancel and
-// delete them, and executors end and begin, one after the other or beside each other. When a call is made, everything
-// that excludes its operation and has made a call before has ended.
+// TestDisturbedLocks runs operations whose first calls need no record, and sometimes one that locks their resources.
+// Meanwhile requests fail, watches lag, other writers change, cancel and delete objects, and executors stop and start.
+// Before a call is made, every called operation that excludes it has ended.
 func TestDisturbedLocks(t *testing.T) {
 	seed.Play(t, 1, func(t *testing.T, s uint64) {
 		b := setup(t)
@@ -80,7 +79,7 @@ func TestDisturbedLocks(t *testing.T) {
 
 const exclusionActors, exclusionRounds = 5, 8
 
-// disturb has a request about an operation go wrong.
+// disturb makes a request about an operation fail.
 func (x *exclusion) disturb(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	_, name, ok := strings.Cut(r.URL.Path, "/operations/")
 	if !ok {
@@ -107,25 +106,25 @@ func (x *exclusion) disturb(r *http.Request, next http.RoundTripper) (*http.Resp
 	})
 }
 
-// exclusion is a receiver that notices when two are at work that exclude each other.
+// exclusion is a receiver that detects concurrent operations that exclude each other.
 type exclusion struct {
 	b    *bench
 	seed uint64
 
 	mu         sync.Mutex
 	known      map[string]*claimed // by id of the operation
-	sent       map[string]int      // requests by the name of the operation
+	sent       map[string]int      // requests, by name of the operation
 	calls      int
 	unrecorded int
-	targets    chan operations.Resource // of calls that are not recorded
+	targets    chan operations.Resource // resources of unrecorded calls
 }
 
-// claimed is an operation and what it claims.
+// claimed is an operation and the resources that it claims.
 type claimed struct {
 	id        string
 	about     operations.Resource
 	locks     []operations.Resource
-	begun     bool // a call of it was made
+	begun     bool // it has made a call
 	abandoned bool // it may end while a call is under way
 }
 
@@ -171,7 +170,7 @@ func (x *exclusion) answer(w http.ResponseWriter, r *http.Request, _ string, n i
 		x.unrecorded++
 		x.mu.Unlock()
 		select {
-		case x.targets <- own.about: // somebody is about to lock it
+		case x.targets <- own.about: // another operation is about to lock the resource
 		default:
 		}
 	}
@@ -180,7 +179,7 @@ func (x *exclusion) answer(w http.ResponseWriter, r *http.Request, _ string, n i
 	if rnd.IntN(8) == 0 {
 		work += 600 * time.Millisecond
 	}
-	<-time.After(work) // also when nobody waits for the answer any more
+	<-time.After(work) // even if the caller has given up
 	if rnd.IntN(2) == 0 {
 		x.b.Touch(v1alpha1.OperationName(own.about.Type, own.about.ID))
 	}
@@ -190,7 +189,7 @@ func (x *exclusion) answer(w http.ResponseWriter, r *http.Request, _ string, n i
 	}
 }
 
-// lock locks what calls that are not recorded are about, one at a time, until the others have acted.
+// lock locks the resources of unrecorded calls, one at a time, until acted is closed.
 func (x *exclusion) lock(acted <-chan struct{}) {
 	for n := 0; ; n++ {
 		select {
@@ -205,7 +204,7 @@ func (x *exclusion) lock(acted <-chan struct{}) {
 	}
 }
 
-// act schedules operations, one after the other, and disturbs them.
+// act schedules and disturbs operations, one after the other.
 func (x *exclusion) act(actor int) {
 	b, rnd := x.b, seed.Rand(x.seed, "actor", actor)
 	for round := range exclusionRounds {
@@ -245,7 +244,7 @@ func (x *exclusion) play(c *claimed, disturb func(*v1alpha1.Operation)) {
 		ID: c.id, Resource: c.about, Type: operations.Update, Webhooks: []string{"work"}, Lock: c.locks,
 	}
 	op, err := b.Scheduler.Schedule(b.Ctx, request)
-	for isDeleted(err) { // the one before has ended, and is not gone yet
+	for isDeleted(err) { // the previous one has ended, and is not deleted yet
 		<-time.After(10 * time.Millisecond)
 		op, err = b.Scheduler.Schedule(b.Ctx, request)
 	}
@@ -269,7 +268,7 @@ func isDeleted(err error) bool {
 	return errors.As(err, &busy) && busy.Running.DeletionTimestamp != nil
 }
 
-// lateBody is an answer that comes late, piece by piece.
+// lateBody is an answer that arrives in delayed pieces.
 type lateBody struct {
 	io.ReadCloser
 	rnd interface{ IntN(int) int }

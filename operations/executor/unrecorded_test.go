@@ -22,8 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/executor"
 )
 
-// stopwatch is a clock that stands still but when it is told, so that no call takes half a second however slow the
-// machine is.
+// stopwatch is a clock that only the test advances. So no call takes half a second, however slow the machine is.
 type stopwatch struct {
 	began  time.Time
 	passed atomic.Int64
@@ -34,12 +33,12 @@ func newStopwatch() *stopwatch { return &stopwatch{began: time.Now()} }
 func (s *stopwatch) now() time.Time       { return s.began.Add(time.Duration(s.passed.Load())) }
 func (s *stopwatch) pass(d time.Duration) { s.passed.Add(int64(d)) }
 
-// tally counts the statuses that were written, by name of the operation.
+// tally counts the written statuses, by name of the operation.
 type tally struct {
 	mu      sync.Mutex
 	written map[string]int
 	failed  int
-	failing string // the operation of which no status can be written; empty: all can
+	failing string // the operation whose status cannot be written; empty: none
 	flying  map[string]int
 	landed  *sync.Cond // with mu
 }
@@ -76,8 +75,8 @@ func (b *bench) tally() (*tally, *call.Client) {
 	})
 }
 
-// of returns how often the status of an operation was written. Who has seen the outcome may be here before the answer
-// to the write that made it, which is waited for.
+// of returns how often the status of an operation was written. A test may see the outcome before the answer to its
+// write, so of waits for that.
 func (t *tally) of(op *v1alpha1.Operation) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,7 +98,7 @@ func (t *tally) failures() int {
 	return t.failed
 }
 
-// recordedFirst runs an operation and tells whether its call was recorded before it was made.
+// recordedFirst runs an operation and reports whether its call was recorded before it was made.
 func (b *bench) recordedFirst(resource operations.Resource) bool {
 	b.T.Helper()
 	picked := make(chan bool, 8)
@@ -118,7 +117,7 @@ func (b *bench) recordedFirst(resource operations.Resource) bool {
 	return <-picked
 }
 
-// proves runs operations until the executor has found that calls need not be recorded first.
+// proves runs operations until the executor no longer records calls first.
 func (b *bench) proves() {
 	b.T.Helper()
 	b.Webhook("peek", nil)
@@ -129,7 +128,7 @@ func (b *bench) proves() {
 	}
 }
 
-// notRecorded holds the usual operation, of which a call is under way, to not being recorded.
+// notRecorded fails the test if the current call of the usual operation is recorded.
 func (b *bench) notRecorded() {
 	b.T.Helper()
 	if op := b.Get(); op.PickedUp() {
@@ -137,8 +136,8 @@ func (b *bench) notRecorded() {
 	}
 }
 
-// TestUnrecordedCall makes a call whose only record is the operation. Its outcome is the only write, and tells
-// everything.
+// TestUnrecordedCall makes a call that only the operation itself records. Its outcome is the only write, and has all
+// details.
 func TestUnrecordedCall(t *testing.T) {
 	b := setup(t)
 	b.Webhook("work", nil)
@@ -168,8 +167,8 @@ func TestUnrecordedCall(t *testing.T) {
 	}
 }
 
-// TestLongCallIsRecorded has a call take half a second, while somebody writes labels: its record has the place of the
-// creation.
+// TestLongCallIsRecorded lets a call take half a second while others write labels. The record of the call has the place
+// of the creation.
 func TestLongCallIsRecorded(t *testing.T) {
 	b := setup(t)
 	b.Webhook("work", nil)
@@ -201,9 +200,9 @@ func TestLongCallIsRecorded(t *testing.T) {
 	}
 }
 
-// TestLockDuringUnrecordedCall has an operation that locks a resource arrive while a call about that resource is under
-// way that is not recorded, and others write to the object of that call. The lock waits for its end, whoever goes on
-// with it.
+// TestLockDuringUnrecordedCall schedules an operation that locks a resource while an unrecorded call about it is under
+// way. Others write to the object of that call. The lock waits for the end of the call, even if another executor takes
+// over.
 func TestLockDuringUnrecordedCall(t *testing.T) {
 	type disturbances []func(b *bench, name string)
 	label := func(b *bench, name string) { b.Touch(name) }
@@ -223,19 +222,19 @@ func TestLockDuringUnrecordedCall(t *testing.T) {
 		reason string
 		does   disturbances
 		crash  bool
-		want   string // the reason of the end
+		want   string // reason of the end
 		gone   bool
 	}{
 		"Label": {
-			reason: "A label moves nobody's place.",
+			reason: "A label changes no place.",
 			does:   disturbances{label}, want: v1alpha1.ReasonSucceeded,
 		},
 		"Cancel": {
-			reason: "A cancellation comes to its end first.",
+			reason: "A cancellation ends first.",
 			does:   disturbances{label, cancel}, want: v1alpha1.ReasonCanceled,
 		},
 		"Delete": {
-			reason: "What does not exist is not waited for.",
+			reason: "No operation waits for a deleted one.",
 			does:   disturbances{label, remove}, gone: true,
 		},
 		"DeleteHeld": {
@@ -247,11 +246,11 @@ func TestLockDuringUnrecordedCall(t *testing.T) {
 			does: disturbances{label}, want: v1alpha1.ReasonSucceeded,
 		},
 		"CrashCancel": {
-			reason: "Nor of what was to end it.", crash: true,
+			reason: "Nor of its cancellation.", crash: true,
 			does: disturbances{label, cancel}, want: v1alpha1.ReasonCanceled,
 		},
 		"CrashDeleted": {
-			reason: "Nor that it was there.", crash: true,
+			reason: "Nor that it existed.", crash: true,
 			does: disturbances{label, remove}, gone: true,
 		},
 	}
@@ -302,7 +301,7 @@ func TestLockDuringUnrecordedCall(t *testing.T) {
 					}
 					b.waitingFor(app("other"), op)
 					last := b.Schedule(operations.Request{Resource: app("last"), Webhooks: []string{"next"}, Lock: locked})
-					b.waitingFor(app("last"), locking) // so all that has happened before is known
+					b.waitingFor(app("last"), locking) // so all earlier changes are known
 					opened.Store(true)
 					close(answer)
 					defer b.End(last)
@@ -331,8 +330,8 @@ func TestLockDuringUnrecordedCall(t *testing.T) {
 	}
 }
 
-// TestAcceptedAfterALock has an operation be accepted after a lock that waits, and be labelled, while nobody is there:
-// who comes finds out that it comes after the lock, although it might have been called.
+// TestAcceptedAfterALock schedules and labels an operation behind a waiting lock while no executor runs. It might have
+// been called before, so the next executor must find out that it comes after the lock.
 func TestAcceptedAfterALock(t *testing.T) {
 	b := setup(t)
 	b.Webhook("hold", nil)
@@ -359,12 +358,12 @@ func TestAcceptedAfterALock(t *testing.T) {
 		}
 	}
 	if len(ends) == 3 && (ends[1].Before(ends[0]) || ends[2].Before(ends[1])) {
-		t.Errorf("they have ended at %v", ends)
+		t.Errorf("the ends are %v", ends)
 	}
 }
 
-// TestKilledDuringUnrecordedCall kills a process with SIGKILL during such a call: the next one makes the same attempt
-// with the same key, and there is one outcome.
+// TestKilledDuringUnrecordedCall kills a process with SIGKILL during an unrecorded call. The next process makes the
+// same attempt with the same key, and there is one outcome.
 func TestKilledDuringUnrecordedCall(t *testing.T) {
 	b := setup(t)
 	b.Webhook("work", nil)
@@ -410,8 +409,8 @@ func TestKilledDuringUnrecordedCall(t *testing.T) {
 	}
 }
 
-// TestRecordedFirstAfterAFailure has a status not be written: until one is, calls of that namespace are recorded first,
-// and those of others are not.
+// TestRecordedFirstAfterAFailure makes a status write fail. Until one succeeds, calls of that namespace are recorded
+// first, and those of others are not.
 func TestRecordedFirstAfterAFailure(t *testing.T) {
 	b := setup(t)
 	other := setupOn(t, b.Config, "other")
@@ -430,7 +429,7 @@ func TestRecordedFirstAfterAFailure(t *testing.T) {
 		t.Error("another namespace is affected")
 	}
 	if !b.recordedFirst(app(1)) {
-		t.Error("a call was made although it is not known whether it can be recorded")
+		t.Error("a call was made although it may be impossible to record it")
 	}
 	counts.fail("")
 	if got := b.End(op); got.Status.Phase != v1alpha1.PhaseSuccess || b.Receiver.Counts(op.EffectiveID())["work"] != 1 {
@@ -441,8 +440,8 @@ func TestRecordedFirstAfterAFailure(t *testing.T) {
 	}
 }
 
-// TestNotRecordedFirstAfterADeletion has an operation be deleted just before its outcome is written: that says nothing
-// of what can be recorded of others.
+// TestNotRecordedFirstAfterADeletion deletes an operation just before its outcome is written. Other operations are
+// still not recorded first.
 func TestNotRecordedFirstAfterADeletion(t *testing.T) {
 	b := setup(t)
 	b.Webhook("work", nil)
@@ -453,7 +452,7 @@ func TestNotRecordedFirstAfterADeletion(t *testing.T) {
 			return next.RoundTrip(r)
 		}
 		b.Delete(gone)
-		answer, err := next.RoundTrip(r.Clone(context.WithoutCancel(r.Context()))) // the deletion cancels it
+		answer, err := next.RoundTrip(r.Clone(context.WithoutCancel(r.Context()))) // the deletion cancels the context
 		if err == nil {
 			refused <- answer.StatusCode
 		}
@@ -465,7 +464,7 @@ func TestNotRecordedFirstAfterADeletion(t *testing.T) {
 	select {
 	case code := <-refused:
 		if code != http.StatusNotFound {
-			t.Fatalf("the write was answered %d", code)
+			t.Fatalf("the answer to the write was %d", code)
 		}
 	case <-b.Ctx.Done():
 		t.Fatal("no status was written")
@@ -475,7 +474,7 @@ func TestNotRecordedFirstAfterADeletion(t *testing.T) {
 	}
 }
 
-// TestCallbackOfUnrecordedCall has the receiver of a synchronous call use its callback before it answers.
+// TestCallbackOfUnrecordedCall lets the receiver of a synchronous call use its callback before it answers.
 func TestCallbackOfUnrecordedCall(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 1), make(chan struct{})

@@ -11,7 +11,7 @@ import (
 )
 
 // TestWebhookChanges: the first change of a namespace wakes its operations at once. Further changes become one wake-up
-// after a pause that grows with the number of woken operations, and other namespaces do not wait for it.
+// after a pause that grows with the number of woken operations. Other namespaces do not wait for it.
 func TestWebhookChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

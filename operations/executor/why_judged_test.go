@@ -17,13 +17,13 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// judged is what has to be told of an operation, by the id of its resource.
+// judged is the expected answer about an operation, by the id of its resource.
 type judged struct {
 	id string
 	judge.Case
 }
 
-// judge waits until the answer about an operation is as it has to be.
+// judge waits for the expected answer about an operation.
 func (a asking) judge(id string, j judge.Case) why.Answer {
 	a.T.Helper()
 	deadline, _ := a.Ctx.Deadline()
@@ -32,7 +32,7 @@ func (a asking) judge(id string, j judge.Case) why.Answer {
 	})
 }
 
-// TestWhyJudged makes situations that an operator meets, side by side, and asks for the first cause of each.
+// TestWhyJudged creates situations that an operator meets, side by side, and asks for the first cause of each.
 func TestWhyJudged(t *testing.T) {
 	b := setup(t)
 	asked, open := b.gate("/hold")
@@ -69,7 +69,7 @@ func TestWhyJudged(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case "/back":
 			w.WriteHeader(http.StatusAccepted)
-		case "/once": // the first one is accepted, what follows fails
+		case "/once": // the first one is accepted, later ones fail
 			if strings.Contains(r.Header.Get("X-Correlation-ID"), "good") {
 				w.WriteHeader(http.StatusAccepted)
 			} else {
@@ -267,7 +267,7 @@ func TestWhyJudged(t *testing.T) {
 		{"two", judge.Case{Want: why.WebhookMissing, Evidence: []string{"webhook=nowhere"}, Then: types{why.Parked}}},
 		{"timed", judge.Case{Want: why.Ended, Evidence: []string{"reason=WebhookNotFound"}}},
 		{"flies", judge.Case{Want: why.Parked, Evidence: []string{"webhook=hold"}, Progress: true}},
-		{"stopping", judge.Case{Want: why.Ended, Evidence: []string{"reason=Canceled"}}}, // its call is cut off
+		{"stopping", judge.Case{Want: why.Ended, Evidence: []string{"reason=Canceled"}}}, // its call is canceled
 	} {
 		a.judge(j.id, j.Case)
 	}

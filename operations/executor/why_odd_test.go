@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// odd answers as receivers do that something is wrong with.
+// odd answers as faulty receivers do.
 func odd(w http.ResponseWriter, r *http.Request, path string, _ int) {
 	header := w.Header()
 	switch path {
@@ -60,7 +60,7 @@ func odd(w http.ResponseWriter, r *http.Request, path string, _ int) {
 	}
 }
 
-// TestWhyOdd makes situations of receivers, credentials and requests that are wrong in some way.
+// TestWhyOdd creates situations with faulty receivers, credentials and requests.
 func TestWhyOdd(t *testing.T) {
 	b := setup(t)
 	b.Receiver.Answer = odd
@@ -97,10 +97,10 @@ func TestWhyOdd(t *testing.T) {
 		judge.Case
 	}{
 		"past": {hook: to("/past"), Case: judge.Case{
-			Reason: "a date that is over says nothing", Want: why.BackOff, Evidence: []string{"status=503"},
+			Reason: "a date in the past is ignored", Want: why.BackOff, Evidence: []string{"status=503"},
 		}},
 		"garbled": {hook: to("/garbled"), Case: judge.Case{
-			Reason: "a Retry-After that nobody can read says nothing",
+			Reason: "an invalid Retry-After is ignored",
 			Want:   why.BackOff, Evidence: []string{"status=429"},
 		}},
 		"moved": {hook: to("/moved"), Case: judge.Case{
@@ -138,11 +138,11 @@ func TestWhyOdd(t *testing.T) {
 			Evidence: []string{"status=503", "waitsFor=poll"}, Message: "poll",
 		}},
 		"jobbusy": {hook: to("/taken", polled), ask: operations.Request{CorrelationID: "/busy"}, Case: judge.Case{
-			Reason: "work that goes on, and is asked about in two hours", Want: why.Parked, Until: 2 * time.Hour,
+			Reason: "unfinished work that is polled in two hours", Want: why.Parked, Until: 2 * time.Hour,
 			Evidence: []string{"waitsFor=poll", "status=200"}, Progress: true,
 		}},
 		"far": {hook: to("/far", polled), Case: judge.Case{
-			Reason: "a URL to poll that must not be called",
+			Reason: "a forbidden URL to poll",
 			Want:   why.Ended, Evidence: []string{"reason=TargetRefused"},
 		}},
 		"ftp": {hook: to("ftp://127.0.0.1/"), Case: judge.Case{
@@ -151,7 +151,7 @@ func TestWhyOdd(t *testing.T) {
 		"body": {hook: to("/ok", func(s *v1alpha1.WebhookSpec) {
 			s.Request.Body = new("{{.Operation.spec.size}}")
 		}), Case: judge.Case{
-			Reason: "a template of what there is not",
+			Reason: "a template with a missing field",
 			Want:   why.Ended, Evidence: []string{"reason=Invalid", "error=spec"},
 		}},
 		"header": {hook: to("/ok", func(s *v1alpha1.WebhookSpec) {
@@ -160,11 +160,11 @@ func TestWhyOdd(t *testing.T) {
 			Reason: "a header of two lines", Want: why.Ended, Evidence: []string{"reason=Invalid"},
 		}},
 		"basic": {hook: to("/ok", auth(v1alpha1.WebhookAuth{Basic: &secret})), Case: judge.Case{
-			Reason: "a Secret of something else",
+			Reason: "a Secret with other keys",
 			Want:   why.BackOff, Evidence: []string{"error=username"}, Advice: "Secret",
 		}},
 		"mtls": {hook: to("/ok", auth(v1alpha1.WebhookAuth{MTLS: &secret})), Case: judge.Case{
-			Reason: "a certificate that is none", Want: why.BackOff, Evidence: []string{"error=mtls"}, Advice: "Secret",
+			Reason: "an invalid certificate", Want: why.BackOff, Evidence: []string{"error=mtls"}, Advice: "Secret",
 		}},
 		"signing": {hook: to("/ok", func(s *v1alpha1.WebhookSpec) {
 			s.Signing = &v1alpha1.WebhookSigning{SecretRef: ref}
@@ -175,17 +175,17 @@ func TestWhyOdd(t *testing.T) {
 		"oauth": {hook: to("/ok", auth(v1alpha1.WebhookAuth{OAuth2: &v1alpha1.OAuth2Auth{
 			TokenURL: b.Receiver.URL + "/private", SecretRef: ref,
 		}})), Case: judge.Case{
-			Reason: "who gives tokens refuses", Want: why.Ended, Evidence: []string{"error=401"}, Advice: "token",
+			Reason: "the token endpoint refuses", Want: why.Ended, Evidence: []string{"error=401"}, Advice: "token",
 		}},
 		"oauthdown": {hook: to("/ok", auth(v1alpha1.WebhookAuth{OAuth2: &v1alpha1.OAuth2Auth{
 			TokenURL: "http://127.0.0.1:1/", SecretRef: ref,
 		}})), Case: judge.Case{
-			Reason: "who gives tokens is away", Want: why.BackOff, Evidence: []string{"error=refused"}, Advice: "token",
+			Reason: "the token endpoint is unreachable", Want: why.BackOff, Evidence: []string{"error=refused"}, Advice: "token",
 		}},
 		"unsigned": {hook: to("/ok", func(s *v1alpha1.WebhookSpec) {
 			s.Signing = &v1alpha1.WebhookSigning{SecretRef: v1alpha1.SecretReference{Name: "nowhere"}}
 		}), Case: judge.Case{
-			Reason: "a Secret to sign with that there is not", Want: why.NotReleased, Message: "secret nowhere",
+			Reason: "a missing Secret for signatures", Want: why.NotReleased, Message: "secret nowhere",
 		}},
 		"long": {hook: to("/broken", func(s *v1alpha1.WebhookSpec) {
 			s.Response.Error = `"` + strings.Repeat("boring ", 500) + `"`
@@ -194,7 +194,7 @@ func TestWhyOdd(t *testing.T) {
 			Want:   why.BackOff, Evidence: []string{"error=boring"}, Lacks: strings.Repeat("boring ", 400),
 		}},
 		"uncalled": {hook: to("/ok", operationbed.CallbackHook), Case: judge.Case{
-			Reason: "nobody takes callbacks",
+			Reason: "no callbacks are accepted",
 			Want:   why.Ended, Evidence: []string{"reason=Invalid", "error=the controller has none"},
 		}},
 	} {

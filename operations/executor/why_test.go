@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// asking asks an executor about what is in the namespace of a test.
+// asking asks an executor about objects in the namespace of a test.
 type asking struct {
 	*bench
 	e *executor.Executor
@@ -33,13 +33,13 @@ func (a asking) object(kind, name string) why.Object {
 
 func nameOf(r operations.Resource) string { return v1alpha1.OperationName(r.Type, r.ID) }
 
-// told waits until the first cause for which the operation of a resource does not move is of a type, and returns all.
-func (a asking) told(r operations.Resource, want why.Type) why.Answer {
+// awaitFirst waits until the first cause of a resource's operation has a type, and returns all causes.
+func (a asking) awaitFirst(r operations.Resource, want why.Type) why.Answer {
 	a.T.Helper()
-	return a.toldOf(a.object("Operation", nameOf(r)), want)
+	return a.awaitFirstOf(a.object("Operation", nameOf(r)), want)
 }
 
-func (a asking) toldOf(of why.Object, want why.Type) why.Answer {
+func (a asking) awaitFirstOf(of why.Object, want why.Type) why.Answer {
 	a.T.Helper()
 	var got why.Answer
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -57,9 +57,9 @@ func (a asking) toldOf(of why.Object, want why.Type) why.Answer {
 	}
 }
 
-// toldAll waits until the causes are of these types, in this order, and returns them. An event that wakes a flow has it
-// wait for a worker, so another cause may be there for a moment.
-func (a asking) toldAll(r operations.Resource, want ...why.Type) (got why.Answer) {
+// awaitCauses waits until the causes have these types, in this order, and returns them. An event that wakes a flow
+// makes it wait for a worker, so another cause may appear for a moment.
+func (a asking) awaitCauses(r operations.Resource, want ...why.Type) (got why.Answer) {
 	a.T.Helper()
 	a.Eventually(fmt.Sprint("the causes are ", want), func() bool {
 		got = why.Ask(a.Ctx, a.object("Operation", nameOf(r)), a.e)
@@ -68,7 +68,7 @@ func (a asking) toldAll(r operations.Resource, want ...why.Type) (got why.Answer
 	return got
 }
 
-// holds tells whether a cause says all that.
+// holds fails the test unless a cause has all of these parts.
 func (a asking) holds(c why.Cause, about string, message string, evidence ...string) {
 	a.T.Helper()
 	got := ""
@@ -89,13 +89,13 @@ func (a asking) holds(c why.Cause, about string, message string, evidence ...str
 		}
 	}
 	if c.Type != why.Ended && !c.Progress && c.Advice == "" {
-		a.T.Errorf("%s says not what to do: %+v", c.Type, c)
+		a.T.Errorf("%s has no advice: %+v", c.Type, c)
 	}
 }
 
 func hours(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Hour} }
 
-// TestWhy makes situations of operations side by side, each in its own way, and asks for the cause of each.
+// TestWhy creates situations of operations side by side and asks for the cause of each.
 func TestWhy(t *testing.T) {
 	b := setup(t)
 	asked, open := b.gate("/hold")
@@ -149,50 +149,50 @@ func TestWhy(t *testing.T) {
 	b.Received(asked)
 	for _, id := range []string{"second", "third"} {
 		b.Schedule(operations.Request{Resource: app(id), Webhooks: []string{"next"}, Lock: []operations.Resource{database}})
-		a.told(app(id), why.LockHeld)
+		a.awaitFirst(app(id), why.LockHeld)
 	}
-	got := a.told(app("holder"), why.Parked)
+	got := a.awaitFirst(app("holder"), why.Parked)
 	if a.holds(got.Causes[0], "", "calls webhook hold", "webhook=hold"); got.Stuck || !got.Causes[0].Progress {
-		t.Errorf("a call under way is no trouble: %+v", got)
+		t.Errorf("a call under way is reported as trouble: %+v", got)
 	}
-	got = a.toldAll(app("third"), why.LockHeld, why.LockHeld, why.Parked)
+	got = a.awaitCauses(app("third"), why.LockHeld, why.LockHeld, why.Parked)
 	a.holds(got.Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second, since both need db/7", "resource=db/7")
 	if got.Causes[2].Depth != 2 {
 		t.Errorf("the holder of the lock is not two operations ahead: %+v", got)
 	}
 	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("holder")), "app/holder", "holder=app/holder", "operation")
 
-	got = a.told(schedule("missing", "nowhere"), why.WebhookMissing)
+	got = a.awaitFirst(schedule("missing", "nowhere"), why.WebhookMissing)
 	a.holds(got.Causes[0], "Webhook/NS/nowhere", "nowhere does not exist in namespace NS")
-	got = a.told(schedule("secret", "secret"), why.NotReleased)
+	got = a.awaitFirst(schedule("secret", "secret"), why.NotReleased)
 	a.holds(got.Causes[0], "Webhook/NS/secret", v1alpha1.LabelWebhookCredentials)
-	a.holds(a.toldOf(a.object("Webhook", "secret"), why.NotReleased).Causes[0], "", "secret login")
+	a.holds(a.awaitFirstOf(a.object("Webhook", "secret"), why.NotReleased).Causes[0], "", "secret login")
 
-	got = a.told(schedule("later", "later"), why.RetryAfter)
+	got = a.awaitFirst(schedule("later", "later"), why.RetryAfter)
 	a.holds(got.Causes[0], "", "asked to be called again", "status=429", "attempts=1")
 	if until := time.Until(got.Causes[0].Until); until < 50*time.Minute || got.Stuck {
 		t.Errorf("in %v: %+v", until, got)
 	}
-	got = a.told(schedule("broken", "broken"), why.BackOff)
+	got = a.awaitFirst(schedule("broken", "broken"), why.BackOff)
 	a.holds(got.Causes[0], "", "failed and is called again", "status=500", "webhook=broken")
 	schedule("poll", "poll")
-	got = a.toldThat(app("poll"), "waitsFor", "poll")
+	got = a.awaitEvidence(app("poll"), "waitsFor", "poll")
 	a.holds(got.Causes[0], "", "has accepted the call", "pollURL="+b.Receiver.URL+"/jobs/1", "status=202")
 	schedule("back", "back")
-	got = a.toldThat(app("back"), "waitsFor", "callback")
+	got = a.awaitEvidence(app("back"), "waitsFor", "callback")
 	a.holds(got.Causes[0], "", "waits for the callback", "webhook=back")
 	if until := time.Until(got.Causes[0].Until); until < 90*time.Minute || until > 2*time.Hour+time.Minute {
-		t.Errorf("the callback is waited for for %v, not two hours", until)
+		t.Errorf("the wait for the callback lasts %v, not two hours", until)
 	}
 
 	b.End(b.Schedule(operations.Request{Resource: app("dead0"), Webhooks: []string{"dead"}}))
-	a.holds(a.told(app("dead0"), why.Ended).Causes[0], "", "with reason RetriesExhausted", "phase=Failed", "error")
-	got = a.told(schedule("dead1", "dead"), why.CircuitOpen)
+	a.holds(a.awaitFirst(app("dead0"), why.Ended).Causes[0], "", "with reason RetriesExhausted", "phase=Failed", "error")
+	got = a.awaitFirst(schedule("dead1", "dead"), why.CircuitOpen)
 	a.holds(got.Causes[0], "Webhook/NS/dead", "webhook dead", "state=Open", "failures=1", "error=500")
 	if c := got.Causes[0]; time.Until(c.Until) < 50*time.Minute || c.Since.IsZero() {
 		t.Errorf("open until when: %+v", c)
 	}
-	a.holds(a.toldOf(a.object("Webhook", "dead"), why.CircuitOpen).Causes[0], "", "webhook dead")
+	a.holds(a.awaitFirstOf(a.object("Webhook", "dead"), why.CircuitOpen).Causes[0], "", "webhook dead")
 	b.Eventually("shown by the status", func() bool {
 		s := b.Hook("dead").Status.Breaker
 		return s != nil && s.State == v1alpha1.BreakerOpen
@@ -203,29 +203,29 @@ func TestWhy(t *testing.T) {
 
 	schedule("one0", "one")
 	b.Received(asked)
-	got = a.toldAll(schedule("one1", "one"), why.RateLimited, why.QueuedBehind)
+	got = a.awaitCauses(schedule("one1", "one"), why.RateLimited, why.QueuedBehind)
 	a.holds(got.Causes[0], "Webhook/NS/one", "concurrent calls", "bound=concurrency", "most=1", "waiting=1")
 	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("one0")),
 		"NS/"+nameOf(app("one0"))+" has held a place of webhook one", "holder=NS/"+nameOf(app("one0")), "held=1")
 	if c := got.Causes[1]; c.Since.IsZero() || c.Depth != 1 {
-		t.Errorf("since when it is held: %+v", c)
+		t.Errorf("the time since which it is held: %+v", c)
 	}
-	got = a.toldOf(a.object("Webhook", "one"), why.RateLimited)
+	got = a.awaitFirstOf(a.object("Webhook", "one"), why.RateLimited)
 	a.holds(got.Causes[0], "", "webhook one", "bound=concurrency")
 	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("one0")), "has held a place")
 	for i := range 20 {
 		schedule(fmt.Sprint("rare", i), "rare")
 	}
-	got = a.told(app("rare19"), why.RateLimited)
+	got = a.awaitFirst(app("rare19"), why.RateLimited)
 	a.holds(got.Causes[0], "Webhook/NS/rare", "calls per second", "bound=rate", "most=1")
 
 	b.End(b.Schedule(operations.Request{Resource: app("fine"), Webhooks: []string{"next"}}))
-	got = a.told(app("fine"), why.Ended)
+	got = a.awaitFirst(app("fine"), why.Ended)
 	if a.holds(got.Causes[0], "", "with reason Succeeded", "phase=Success"); got.Stuck {
-		t.Errorf("what has ended is not stuck: %+v", got)
+		t.Errorf("an ended operation is stuck: %+v", got)
 	}
 	if got := a.e.Why(b.Ctx, a.object("Operation", "nobody")); len(got) != 0 {
-		t.Errorf("of nothing: %+v", got)
+		t.Errorf("of a missing object: %+v", got)
 	}
 	if got := a.e.Why(b.Ctx, a.object("Pod", nameOf(app("fine")))); len(got) != 0 {
 		t.Errorf("of another kind: %+v", got)
@@ -236,7 +236,7 @@ func TestWhy(t *testing.T) {
 		}
 	}
 
-	// An executor that works on none of them tells the same from the objects, as far as these tell it.
+	// An executor that works on none of them gives the same causes, as far as the objects show them.
 	idle := asking{b, b.Prepare(b.Config, nil).Executor}
 	for r, want := range map[operations.Resource]why.Type{
 		app("third"): why.LockHeld, app("missing"): why.WebhookMissing, app("secret"): why.NotReleased,
@@ -244,13 +244,13 @@ func TestWhy(t *testing.T) {
 		app("fine"):  why.Ended,
 		app("dead1"): why.CircuitOpen,
 	} {
-		idle.told(r, want)
+		idle.awaitFirst(r, want)
 	}
-	idle.holds(idle.told(app("third"), why.LockHeld).Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second")
+	idle.holds(idle.awaitFirst(app("third"), why.LockHeld).Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second")
 }
 
-// toldThat is told for an evidence.
-func (a asking) toldThat(r operations.Resource, key, want string) (got why.Answer) {
+// awaitEvidence waits until the first cause has an evidence.
+func (a asking) awaitEvidence(r operations.Resource, key, want string) (got why.Answer) {
 	a.T.Helper()
 	a.Eventually(key+"="+want, func() bool {
 		got = why.Ask(a.Ctx, a.object("Operation", nameOf(r)), a.e)
@@ -259,7 +259,7 @@ func (a asking) toldThat(r operations.Resource, key, want string) (got why.Answe
 	return got
 }
 
-// TestWhyShare: what a namespace has used up is told with what it is.
+// TestWhyShare: the cause of a used-up share names the share and its limit.
 func TestWhyShare(t *testing.T) {
 	for share, change := range map[string]func(*executor.Options){
 		"calls under way":  func(o *executor.Options) { o.MaxCalls = 2 },
@@ -276,16 +276,16 @@ func TestWhyShare(t *testing.T) {
 			for i := range n {
 				b.Schedule(operations.Request{Resource: app(i), Webhooks: []string{"hold"}})
 			}
-			c := a.told(app(n-1), why.RateLimited).Causes[0]
+			c := a.awaitFirst(app(n-1), why.RateLimited).Causes[0]
 			a.holds(c, "", "namespace NS has used up its share of "+share, "namespace="+b.Namespace)
 			if c.Since.IsZero() {
-				t.Error("since when is not told")
+				t.Error("the start is missing")
 			}
 		})
 	}
 }
 
-// TestWhyWrites: an operation that cannot be written for want of its namespace's share is told to wait for that.
+// TestWhyWrites: an operation whose writes exceed its namespace's share waits for that share.
 func TestWhyWrites(t *testing.T) {
 	b := setup(t)
 	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
@@ -296,10 +296,10 @@ func TestWhyWrites(t *testing.T) {
 	b.StartWith(func(o *executor.Options) { o.Budget.Writes = 1 }, func(e *executor.Executor) { a.e = e })
 	a.e.Spend(b.Namespace, 1e6)
 	b.Schedule(operations.Request{Webhooks: []string{"broken"}})
-	a.holds(a.told(shop, why.RateLimited).Causes[0], "", "its share of writes to the API server", "share=writes")
+	a.holds(a.awaitFirst(shop, why.RateLimited).Causes[0], "", "its share of writes to the API server", "share=writes")
 }
 
-// TestWhyConflict: who is always too late says so while it lasts, and not afterwards.
+// TestWhyConflict: repeated conflicts are a cause while they last, and not afterwards.
 func TestWhyConflict(t *testing.T) {
 	b := setup(t)
 	b.Webhook("next", nil)
@@ -313,15 +313,16 @@ func TestWhyConflict(t *testing.T) {
 	a := asking{bench: b}
 	b.StartWith(func(o *executor.Options) { o.Calls = busy }, func(e *executor.Executor) { a.e = e })
 	op := b.Schedule(operations.Request{Webhooks: []string{"next"}})
-	a.holds(a.told(shop, why.Conflict).Causes[0], "", "changes the operation again and again", "conflicts", "error")
+	a.holds(a.awaitFirst(shop, why.Conflict).Causes[0], "", "changes the operation again and again", "conflicts", "error")
 	over.Store(true)
 	b.End(op)
-	if got := a.told(shop, why.Ended); got.Stuck {
+	if got := a.awaitFirst(shop, why.Ended); got.Stuck {
 		t.Errorf("there is no conflict any more: %+v", got)
 	}
 }
 
-// TestWhyEnding: a process that is about to end says that it begins nothing more; what is deleted is told who keeps it.
+// TestWhyEnding: a process that is about to end reports that it starts nothing more. The answer about a deleted object
+// names the finalizers that keep it.
 func TestWhyEnding(t *testing.T) {
 	b := setup(t)
 	b.Webhook("next", nil)
@@ -330,14 +331,15 @@ func TestWhyEnding(t *testing.T) {
 	b.End(b.Schedule(operations.Request{Resource: app("kept"), Webhooks: []string{"next"}}))
 	b.patchFinalizers(nameOf(app("kept")), `["example.com/keeper"]`)
 	b.Delete(nameOf(app("kept")))
-	a.holds(a.told(app("kept"), why.ForeignFinalizer).Causes[0], "", "example.com/keeper", "finalizer=example.com/keeper")
+	a.holds(a.awaitFirst(app("kept"), why.ForeignFinalizer).Causes[0], "", "example.com/keeper",
+		"finalizer=example.com/keeper")
 	b.patchFinalizers(nameOf(app("kept")), `null`)
 
 	if err := a.e.Drain(b.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	b.Schedule(operations.Request{Webhooks: []string{"next"}})
-	a.holds(a.told(shop, why.NotLeading).Causes[0], "", "about to end", "draining=true")
+	a.holds(a.awaitFirst(shop, why.NotLeading).Causes[0], "", "about to end", "draining=true")
 }
 
 func (b *bench) patchFinalizers(name, list string) {
@@ -350,7 +352,7 @@ func (b *bench) patchFinalizers(name, list string) {
 	}
 }
 
-// TestWhyServer: an API server that does not take what is to be recorded is told, and so is the queue behind it.
+// TestWhyServer: an API server that refuses writes is a cause, and so is the queue behind a blocked write.
 func TestWhyServer(t *testing.T) {
 	b := setup(t)
 	b.Webhook("next", nil)
@@ -381,9 +383,9 @@ func TestWhyServer(t *testing.T) {
 		o.Calls, o.Workers, o.Policy = calls, 1, call.Policy{Retries: 1, Base: time.Millisecond, Cap: time.Millisecond}
 	}, func(e *executor.Executor) { a.e = e })
 	failing := b.Schedule(operations.Request{Webhooks: []string{"next"}})
-	got := a.told(shop, why.BackOff)
+	got := a.awaitFirst(shop, why.BackOff)
 	if a.holds(got.Causes[0], "", "to the API server has failed", "error=500", "tries"); got.Causes[0].Until.IsZero() {
-		t.Errorf("when it is tried again is not told: %+v", got)
+		t.Errorf("the time of the next try is missing: %+v", got)
 	}
 	refuses.Store(false)
 	b.End(failing)
@@ -394,50 +396,50 @@ func TestWhyServer(t *testing.T) {
 		t.Fatal("nothing is written")
 	}
 	last := b.Schedule(operations.Request{Resource: app("last"), Webhooks: []string{"next"}})
-	a.holds(a.told(app("last"), why.QueuedBehind).Causes[0], "", "workers of its namespace are busy",
+	a.holds(a.awaitFirst(app("last"), why.QueuedBehind).Causes[0], "", "workers of its namespace are busy",
 		"namespace="+b.Namespace)
-	b.Eventually("the stack of the worker that is blocked is told", func() bool {
-		c := a.told(app("last"), why.QueuedBehind).Causes[0]
+	b.Eventually("the stack of the blocked worker is reported", func() bool {
+		c := a.awaitFirst(app("last"), why.QueuedBehind).Causes[0]
 		return strings.Contains(c.Evidence["stack"], "goroutine ") &&
 			strings.Contains(c.Advice, "The stack is that of the worker")
 	})
 	if got := why.Ask(b.Ctx, a.object("Operation", nameOf(app("slow"))), a.e); len(got.Causes) != 1 ||
 		got.Causes[0].Type != why.Parked {
-		t.Errorf("of what is being written: %+v", got)
+		t.Errorf("of an operation that is being written: %+v", got)
 	}
 	close(release)
 	b.End(slow)
 	b.End(last)
 }
 
-// elsewhere is a group of which this member holds no slot, and says who does.
-type elsewhere struct{ allShards }
+// nonHolder is a group in which this member holds no slot, and names the holder.
+type nonHolder struct{ allShards }
 
-func (elsewhere) Why(namespace string, _ types.UID) []why.Cause {
+func (nonHolder) Why(namespace string, _ types.UID) []why.Cause {
 	return []why.Cause{{Type: why.HeldBy, Message: "b has " + namespace, Advice: "Ask b."}}
 }
 
-// TestWhyElsewhere: a replica that does not hold the slot says who does, and what the object tells.
-func TestWhyElsewhere(t *testing.T) {
+// TestWhyHeldByAnotherReplica: a replica that does not hold the slot names the holder, and adds what the object shows.
+func TestWhyHeldByAnotherReplica(t *testing.T) {
 	b := setup(t)
 	b.Start(nil)
 	b.Schedule(operations.Request{Webhooks: []string{"nowhere"}})
 	b.Eventually("waiting", func() bool { return operations.ViewOf(b.Get()).Waiting != "" })
 	other := b.Prepare(b.Config, func(o *executor.Options) {
-		o.Shards = elsewhere{}
-		o.Operations = store.New(store.Options{ // of the slots that it has: none
+		o.Shards = nonHolder{}
+		o.Operations = store.New(store.Options{ // of the slots that it holds: none
 			Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true,
 		})
 	})
 	a := asking{b, other.Executor}
-	got := a.told(shop, why.HeldBy)
+	got := a.awaitFirst(shop, why.HeldBy)
 	if len(got.Causes) < 2 || got.Causes[1].Type != why.WebhookMissing {
 		t.Fatalf("%+v", got)
 	}
 	a.holds(got.Causes[0], "", "b has NS")
 	a.holds(got.Causes[1], "Webhook/NS/nowhere", "nowhere does not exist")
 	if got := a.e.Why(b.Ctx, a.object("Operation", "nobody")); len(got) != 0 {
-		t.Errorf("of nothing: %+v", got)
+		t.Errorf("of a missing object: %+v", got)
 	}
 	if f, ok := a.e.Finalizer("fairlead.io", "Operation"); !ok || f != v1alpha1.Finalizer {
 		t.Errorf("its finalizer is %q", f)
@@ -447,7 +449,7 @@ func TestWhyElsewhere(t *testing.T) {
 	}
 }
 
-// TestWhyQuarantined: a Webhook that is set aside, and one that cannot be used.
+// TestWhyQuarantined: the causes of a quarantined Webhook and of one that cannot be used.
 func TestWhyQuarantined(t *testing.T) {
 	b := setup(t)
 	b.Webhook("deadly", nil)
@@ -466,16 +468,17 @@ func TestWhyQuarantined(t *testing.T) {
 	a := asking{bench: b}
 	b.StartWith(nil, func(e *executor.Executor) { a.e = e })
 	b.Schedule(operations.Request{Webhooks: []string{"deadly"}})
-	c := a.told(shop, why.Quarantined).Causes[0]
+	c := a.awaitFirst(shop, why.Quarantined).Causes[0]
 	if a.holds(c, "Webhook/NS/deadly", "evaluating it killed the controller", "error=died 3 times"); c.Since.IsZero() {
-		t.Error("since when is not told")
+		t.Error("the start is missing")
 	}
-	a.holds(a.toldOf(a.object("Webhook", "deadly"), why.Quarantined).Causes[0], "", "evaluating it killed the controller")
-	a.holds(a.toldOf(a.object("Webhook", "wrong"), why.Quarantined).Causes[0], "", "cannot be used",
+	a.holds(a.awaitFirstOf(a.object("Webhook", "deadly"), why.Quarantined).Causes[0], "",
+		"evaluating it killed the controller")
+	a.holds(a.awaitFirstOf(a.object("Webhook", "wrong"), why.Quarantined).Causes[0], "", "cannot be used",
 		"error=response.success")
 }
 
-// TestWhyDeadline: an operation that has failed for its time, and whose notification goes on.
+// TestWhyDeadline: the causes of an operation that has failed at its timeout while its notification is repeated.
 func TestWhyDeadline(t *testing.T) {
 	b := setup(t)
 	b.Receiver.Answer = func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
@@ -497,6 +500,6 @@ func TestWhyDeadline(t *testing.T) {
 	a.holds(got.Causes[0], "", "webhook tell (notification)", "purpose=notify", "webhook=tell")
 	a.holds(got.Causes[1], "", "so it has failed", "reason="+v1alpha1.ReasonTimedOut)
 	if c := got.Causes[1]; c.Type != why.DeadlinePassed || c.Depth != 1 {
-		t.Errorf("what has led to it is %+v", c)
+		t.Errorf("its cause is %+v", c)
 	}
 }

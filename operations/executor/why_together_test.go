@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyTogether makes situations in which two things are wrong at once, or what was wrong has gone.
+// TestWhyTogether creates situations with two causes at once, or with a cause that has passed.
 func TestWhyTogether(t *testing.T) {
 	b := setup(t)
 	asked, open := b.gate("/hold")
@@ -68,25 +68,25 @@ func TestWhyTogether(t *testing.T) {
 	schedule("canceled", undone, "next", "hold")
 	b.Received(asked)
 	cancel("canceled")
-	undoing.Reason = "what was canceled is being undone, which fails: who is to be notified comes later"
+	undoing.Reason = "the canceled operation is being compensated, which fails; the notification comes later"
 	a.judge("canceled", undoing)
 	schedule("locked", operations.Request{Lock: []operations.Resource{database}}, "nowhere")
 	a.judge("locked", judge.Case{
-		Reason: "behind one that is being undone, and a Webhook lacks besides", Want: why.LockHeld,
+		Reason: "behind one that is being compensated, and a Webhook is missing, too", Want: why.LockHeld,
 		Evidence: []string{"holder=app/canceled"}, Then: types{why.BackOff},
 	})
 	b.patchFinalizers(nameOf(app("canceled")), `["example.com/keeper", "`+v1alpha1.Finalizer+`"]`)
 	b.Delete(nameOf(app("canceled")))
-	undoing.Reason = "it was deleted since, and somebody else keeps it, too: that is not waited for yet"
+	undoing.Reason = "it was deleted since, and has a foreign finalizer, for which it does not wait yet"
 	a.judge("canceled", undoing)
 
 	schedule("all", operations.Request{Execution: v1alpha1.ExecutionParallel}, "broken", "later", "nowhere")
 	a.judge("all", judge.Case{
 		Reason: "each call has its own trouble", Want: why.WebhookMissing, Then: types{why.RetryAfter, why.BackOff},
 	})
-	schedule("told", operations.Request{Notify: "later"}, "next")
-	a.judge("told", judge.Case{
-		Reason: "its work is done, and who is to be notified takes nothing", Want: why.RetryAfter, Until: 2 * time.Hour,
+	schedule("notified", operations.Request{Notify: "later"}, "next")
+	a.judge("notified", judge.Case{
+		Reason: "its work is done, and the notification is refused", Want: why.RetryAfter, Until: 2 * time.Hour,
 		Evidence: []string{"purpose=notify"}, Message: "notification", Progress: true,
 	})
 	schedule("doomed", operations.Request{}, "doomed")
@@ -101,12 +101,12 @@ func TestWhyTogether(t *testing.T) {
 		})
 	}
 	b.Webhook("doomed", broken)
-	a.judge("doomed", judge.Case{Reason: "there is one again", Want: why.BackOff, Evidence: []string{"status=500"}})
+	a.judge("doomed", judge.Case{Reason: "the Webhook exists again", Want: why.BackOff, Evidence: []string{"status=500"}})
 
 	schedule("one", operations.Request{Lock: []operations.Resource{app("two")}}, "nowhere")
 	schedule("two", operations.Request{Lock: []operations.Resource{app("one")}}, "next")
 	a.judge("two", judge.Case{
-		Reason: "each locks the other one: the first goes first", Want: why.LockHeld,
+		Reason: "each locks the other one: the first comes first", Want: why.LockHeld,
 		Evidence: []string{"holder=app/one", "resource=app/"}, Then: types{why.WebhookMissing},
 	})
 	failed := b.End(schedule("again", operations.Request{}, "wrong"))
@@ -120,7 +120,7 @@ func TestWhyTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.judge("again", judge.Case{
-		Reason: "tried once more, and somebody locks it now",
+		Reason: "retried, and locked by another one now",
 		Want:   why.LockHeld, Evidence: []string{"holder=app/three"},
 	})
 	kubectl := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: nameOf(app("other")), Namespace: b.Namespace}}
@@ -136,32 +136,33 @@ func TestWhyTogether(t *testing.T) {
 	cancel("locked")
 	a.judge("locked", judge.Case{Want: why.Ended, Evidence: []string{"reason=Canceled"}})
 	b.Webhook("nowhere", nil)
-	a.judge("one", judge.Case{Reason: "what lacked is there, so that both end", Want: why.Ended})
+	a.judge("one", judge.Case{Reason: "the missing Webhook exists, so both end", Want: why.Ended})
 	a.judge("two", judge.Case{
 		Reason: "there is no lock any more", Want: why.Ended,
 		Evidence: []string{"reason=Succeeded"},
 	})
 	b.DeleteWebhook("nowhere")
 
-	// Nobody runs any more. One that does not know more than the objects tells the same, and what nobody does.
+	// No executor runs any more. An executor that knows only the objects gives the same causes, and adds that nothing
+	// runs.
 	schedule("four", operations.Request{Lock: []operations.Resource{{Type: "db", ID: "9"}}}, "doomed", "nowhere")
 	stop()
 	a.e = b.Prepare(b.Config, nil).Executor
 	a.judge("last", judge.Case{
-		Reason: "the chain is followed by the objects", Want: why.LockHeld, Evidence: []string{"holder=app/canceled"},
+		Reason: "the chain is derived from the objects", Want: why.LockHeld, Evidence: []string{"holder=app/canceled"},
 		Then: types{why.BackOff},
 	})
 	cancel("doomed")
 	a.judge("doomed", judge.Case{
-		Reason: "its cancellation was requested, which nobody sees",
+		Reason: "its cancellation was requested, and no executor runs",
 		Want:   why.Parked, Message: "cancellation was requested",
 	})
 	schedule("late", operations.Request{Timeout: time.Second}, "next")
 	b.Delete(nameOf(app("all")))
 	a.judge("all", judge.Case{
-		Reason: "it was deleted, which nobody sees for a while", Want: why.Parked, Message: "it was deleted",
+		Reason: "it was deleted, and no executor runs", Want: why.Parked, Message: "it was deleted",
 	})
 	a.judge("late", judge.Case{
-		Reason: "nobody has picked it up in its time", Want: why.DeadlinePassed, Then: types{why.Parked},
+		Reason: "no executor has picked it up in time", Want: why.DeadlinePassed, Then: types{why.Parked},
 	})
 }

@@ -21,14 +21,14 @@ func (f authorizerFunc) Authorize(_ context.Context, token, verb, namespace stri
 
 func (authorizerFunc) Caller(token string) string { return token }
 
-// TestAdmission: the right is checked in the namespace of the request before any other problem is reported, and no
-// right is checked in a namespace that cannot exist.
+// TestAdmission: the right is checked in the namespace of the request before any other problem is reported. No right is
+// checked in a namespace that cannot exist.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	denied := &Problem{Status: http.StatusForbidden, Title: "Forbidden"}
 	type result struct {
-		Asked   []string // what the Authorizer was asked for
-		Status  int      // of the refusal; 0: none
+		Asked   []string // the rights that were checked
+		Status  int      // status of the refusal; 0: none
 		Found   string   // the namespace
 		Party   fair.Party
 		Problem int // status of the other problems; 0: none

@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestAllAtOnce: whatever is wrong with a request, and wherever, its caller learns all of it from one answer.
+// TestAllAtOnce: one answer names everything that is wrong with a request.
 func TestAllAtOnce(t *testing.T) {
 	a := setup(t, anonymous)
 	tests := []struct {
@@ -19,7 +19,7 @@ func TestAllAtOnce(t *testing.T) {
 		want                       []string
 	}{
 		{
-			reason: "What cannot be read hides nothing of the rest.", method: "POST", path: "/operations",
+			reason: "An unreadable part does not hide problems of the rest.", method: "POST", path: "/operations",
 			body: `{"operationType":"Drop","resourceType":5,"webhookIDs":["A b",7,"ok","ok"],"timeout":"soon","ttlAfterFinished":"-1s","whatever":1,
 				"relatedResources":[{"resourceType":"db","resourceID":true,"lok":1},{"resourceType":""},"db/7"],
 				"requestObject":{"tenant":"x","tenantID":1,"headers":{"A":1,"Cookie":"c"}},"execution":"Fast","cancelRequested":"yes"}`,
@@ -36,7 +36,7 @@ func TestAllAtOnce(t *testing.T) {
 			},
 		},
 		{
-			reason: "Nor do headers hide the body, or the namespace any of them.", method: "POST",
+			reason: "Nor do headers hide the body, or the namespace either of them.", method: "POST",
 			path: "/operations?namespace=elsewhere",
 			body: `{"operationID":"one","operationType":"Delete","timeout":"0s"}`, headers: []string{"Idempotency-Key", "two"},
 			status: 400, want: []string{
@@ -45,12 +45,12 @@ func TestAllAtOnce(t *testing.T) {
 			},
 		},
 		{
-			reason: "What is only invalid is 422.", method: "POST", path: "/operations",
+			reason: "A request that is only invalid gets 422.", method: "POST", path: "/operations",
 			body: `{"operationID":"one","operationType":"Delete"}`, headers: []string{"Idempotency-Key", "two"},
 			status: 422, want: []string{"header Idempotency-Key", "spec.resourceType", "spec.resourceID"},
 		},
 		{
-			reason: "Every query parameter is looked at.", method: "GET",
+			reason: "Every query parameter is checked.", method: "GET",
 			path:   "/operations?limit=none&status=done&continue=%21&related=db&namespace=elsewhere",
 			status: 400, want: []string{"query namespace", "query status", "query limit", "query continue", "query related"},
 		},
@@ -73,7 +73,7 @@ func TestAllAtOnce(t *testing.T) {
 		var p httpapi.Problem
 		if err := json.Unmarshal([]byte(got.body), &p); err != nil ||
 			got.header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s It is no problem: %v, %s", tc.reason, err, got.body)
+			t.Errorf("%s It is not a problem: %v, %s", tc.reason, err, got.body)
 		}
 		var fields []string
 		for _, f := range p.Fields {

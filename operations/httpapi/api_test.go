@@ -25,7 +25,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// api is the HTTP API of a namespace. Nothing executes operations; tests end them.
+// api is the HTTP API of a namespace. No executor runs; tests end operations themselves.
 type api struct {
 	t              *testing.T
 	ctx            context.Context
@@ -33,7 +33,7 @@ type api struct {
 	config         *rest.Config
 	calls          *call.Client
 	callbacks      *sink
-	tokens         map[string]string // by user: all may do everything, reader may read, nobody nothing
+	tokens         map[string]string // by user: "all" has each right, "reader" may read, "nobody" has none
 	users          *users
 	handler        http.Handler
 }
@@ -47,7 +47,7 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 	})
 }
 
-// setupWith is setup for a change that uses the server.
+// setupWith is setup for a change that needs the server.
 func setupWith(t *testing.T, change func(*api, *httpapi.Options)) *api {
 	t.Helper()
 	t.Parallel()
@@ -94,20 +94,20 @@ func setupWith(t *testing.T, change func(*api, *httpapi.Options)) *api {
 	return a
 }
 
-// user makes a user with rights on operations.
+// user creates a user with rights on operations.
 func (a *api) user(name string, verbs []string) { a.tokens[name] = a.users.add(name, verbs) }
 
-// sink knows one callback token, and others that it holds until it is told to go on.
+// sink accepts one callback token. It blocks on further tokens until hold is closed.
 type sink struct {
 	mu   sync.Mutex
 	used bool
 	got  []string
-	take int // how often it was asked
+	take int // how often Take was called
 	hold chan struct{}
-	held atomic.Int64 // how many are
+	held atomic.Int64 // calls that wait
 }
 
-// Owner knows the token "good", and those that begin with a namespace and a slash.
+// Owner knows the token "good", and tokens that begin with a namespace and a slash.
 func (s *sink) Owner(token string) (string, error) {
 	if namespace, _, ok := strings.Cut(token, "/"); ok {
 		return namespace, nil
@@ -173,7 +173,8 @@ func (a *api) do(user, method, path, body string, headers ...string) answer {
 		var p httpapi.Problem
 		if err := json.Unmarshal(text, &p); err != nil || p.Status != resp.StatusCode || p.Title == "" ||
 			resp.Header.Get("Content-Type") != "application/problem+json" {
-			a.t.Errorf("%s %s: %d is no problem document: %s %s", method, path, resp.StatusCode, resp.Header.Get("Content-Type"),
+			a.t.Errorf("%s %s: %d is not a problem document: %s %s",
+				method, path, resp.StatusCode, resp.Header.Get("Content-Type"),
 				text)
 		}
 	}
@@ -195,7 +196,7 @@ func (a *api) finish(name string, phase v1alpha1.Phase) {
 	a.setStatus(name, func(s *v1alpha1.OperationStatus) { s.Phase = phase })
 }
 
-// setStatus writes a status about the present operation.
+// setStatus writes a status of the current operation.
 func (a *api) setStatus(name string, change func(*v1alpha1.OperationStatus)) {
 	a.t.Helper()
 	request := call.Request{

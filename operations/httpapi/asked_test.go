@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// refusing is an Authorizer that refuses everything, and tells what it was asked.
+// refusing is an Authorizer that refuses everything, and records the requests.
 type refusing struct {
 	status int
 	asked  []string // "token verb namespace"
@@ -83,15 +83,15 @@ func TestEveryRequestNeedsItsRight(t *testing.T) {
 	}
 }
 
-// TestWhoIsKnownAndWhoMay has an API server that knows the tokens of jane, who may list in shop, and of nobody else.
-func TestWhoIsKnownAndWhoMay(t *testing.T) {
+// TestIdentityAndRights runs an API server that knows only the token of jane, who may list in shop.
+func TestIdentityAndRights(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var answer any
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
 			var review authenticationv1.TokenReview
-			_ = json.NewDecoder(r.Body).Decode(&review) // what cannot be read is the token of nobody
+			_ = json.NewDecoder(r.Body).Decode(&review) // an invalid body has an unknown token
 			if review.Spec.Token == "of-jane" {
 				review.Status = authenticationv1.TokenReviewStatus{
 					Authenticated: true, User: authenticationv1.UserInfo{Username: "jane"},

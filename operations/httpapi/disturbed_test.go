@@ -23,10 +23,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestDisturbed has callers schedule operations, each again with the same key until there is an answer, while requests
-// go wrong on both ways: those of the callers are cut off before they arrive, cancelled under way, or lose their
-// answers, and those of the server are lost, throttled and refused. Every key is one operation, or none if the answer
-// says so.
+// TestDisturbed lets callers schedule operations, and repeat each request with the same key until it is answered.
+// Requests of the callers are cut off before they arrive, are canceled under way, or lose their answers. Requests of
+// the server are lost, throttled and refused. Every key becomes one operation, or none if the answer says so.
 func TestDisturbed(t *testing.T) {
 	seed.Play(t, 2, func(t *testing.T, play uint64) {
 		d := &disturber{seed: play, begun: make(map[string]int), accepted: make(map[string]bool)}
@@ -48,7 +47,7 @@ func TestDisturbed(t *testing.T) {
 		accepted := slices.Collect(maps.Keys(d.accepted))
 		d.mu.Unlock()
 		for _, key := range accepted {
-			d.eventually(func() bool { return d.count(key) > 0 }) // a request that was cut off may be under way still
+			d.eventually(func() bool { return d.count(key) > 0 }) // a request that was cut off may still be under way
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -61,7 +60,7 @@ func TestDisturbed(t *testing.T) {
 	})
 }
 
-// disturber is what happens to requests between the server and the API server, and counts the operations that begin.
+// disturber disturbs requests between the server and the API server, and counts the operations that start.
 type disturber struct {
 	*api
 	seed uint64
@@ -72,7 +71,7 @@ type disturber struct {
 	accepted       map[string]bool
 }
 
-// replace has the server work through a scheduler whose requests are disturbed.
+// replace gives the server a scheduler whose requests are disturbed.
 func (d *disturber) replace(a *api, o *httpapi.Options) {
 	t := a.t
 	scheduler, err := operations.NewScheduler(operations.Options{
@@ -109,7 +108,7 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 		return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r},
 			nil
 	}
-	// What is cut off arrives all the same, and is counted.
+	// A request that was cut off still arrives, and is counted.
 	answer, err := next.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
 	if err != nil {
 		return nil, err
@@ -131,7 +130,7 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	return answer, nil
 }
 
-// schedule asks for an operation until there is an answer, and ends what is in the way.
+// schedule requests an operation until it gets an answer, and ends operations that block it.
 func (d *disturber) schedule(rnd *rand.Rand, id, key string) {
 	body := fmt.Sprintf(`{"operationType":"Update","resourceType":"app","resourceID":%q}`, id)
 	for again := 0; d.ctx.Err() == nil; {
@@ -147,7 +146,7 @@ func (d *disturber) schedule(rnd *rand.Rand, id, key string) {
 			d.mu.Lock()
 			d.accepted[key] = true
 			d.mu.Unlock()
-			if again++; again == 2 { // also after its end
+			if again++; again == 2 { // repeat it after its end, too
 				return
 			}
 			d.end("app-" + id)
@@ -168,8 +167,7 @@ func (d *disturber) count(key string) int {
 	return d.begun[key]
 }
 
-// post sends a request that may be cut off: the status is 0 then. It returns the id of the operation that the answer
-// shows.
+// post sends a request that may be cut off, whose status is 0 then. It returns the id of the operation in the answer.
 func (d *disturber) post(rnd *rand.Rand, body, key string) (status int, shown string) {
 	ctx, cancel := context.WithCancel(d.ctx)
 	defer cancel()
@@ -190,7 +188,7 @@ func (d *disturber) post(rnd *rand.Rand, body, key string) (status int, shown st
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	if err != nil || cut == 1 { // lost on the way back
+	if err != nil || cut == 1 { // the answer was lost
 		return 0, ""
 	}
 	var (
@@ -212,7 +210,7 @@ func (d *disturber) post(rnd *rand.Rand, body, key string) (status int, shown st
 	return resp.StatusCode, v.OperationID + p.OperationID
 }
 
-// end ends the operation of that name, if there is one that has not ended.
+// end ends the unfinished operation of that name, if there is one.
 func (d *disturber) end(name string) {
 	request := call.Request{
 		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: "Operation",
@@ -241,5 +239,5 @@ func (d *disturber) end(name string) {
 	s.OperationID, s.OperationType, s.Phase, s.FinishedAt = op.EffectiveID(), op.Spec.OperationType, v1alpha1.PhaseSuccess,
 		&now
 	request.Verb, request.Subresource, request.Object = call.VerbUpdate, "status", op
-	_, _ = call.Do(d.ctx, d.calls, request, call.Policy{}) // whoever was faster has ended it
+	_, _ = call.Do(d.ctx, d.calls, request, call.Policy{}) // another caller may have ended it first
 }

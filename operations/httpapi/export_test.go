@@ -11,10 +11,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/access"
 )
 
-// SetClock replaces the clock by which answers are kept.
+// SetClock replaces the clock of the cache of answers.
 func (k *Kubernetes) SetClock(now func() time.Time) { k.Now = now }
 
-// TracedAllocs is how many allocations it takes that a request is in a trace.
+// TracedAllocs returns how many allocations the tracing of a request takes.
 func TracedAllocs(tp trace.TracerProvider) float64 {
 	traced := traced(tp, http.NewServeMux(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/operations", nil)
@@ -24,7 +24,7 @@ func TracedAllocs(tp trace.TracerProvider) float64 {
 // OpenAPI is the description of the API.
 func OpenAPI() []byte { return openAPI }
 
-// ProblemOf returns an error as a problem.
+// ProblemOf converts an error to a problem.
 func ProblemOf(err error) *Problem { return problemOf(err) }
 
 // NewProxyAt is NewProxy with a clock.

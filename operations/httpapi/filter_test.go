@@ -10,7 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// A filter selects what it says, and one that the server does not know is refused: it would else select everything.
+// TestFilters: a filter selects the matching operations. The server refuses an unknown filter, which would otherwise
+// select everything.
 func TestFilters(t *testing.T) {
 	a := setup(t, anonymous)
 	for _, body := range []string{
@@ -71,7 +72,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// jsonText is a text as it stands within JSON.
+// jsonText returns a text in the form that it has within JSON.
 func jsonText(t *testing.T, text string) string {
 	t.Helper()
 	raw, err := json.Marshal(text)

@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// reviewer is an API server behind a wire that counts questions, and holds those about tokens of strangers until
-// it is released.
+// reviewer is the transport of an API server. It counts reviews, and blocks those of unknown tokens until release is
+// closed.
 type reviewer struct {
 	release       chan struct{}
 	tokens, other atomic.Int64
@@ -51,7 +51,7 @@ func (v *reviewer) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// reviewed is setup with an authorizer that asks by way of the reviewer.
+// reviewed is setup with an authorizer that uses the reviewer.
 func reviewed(t *testing.T, v *reviewer) (*api, *httpapi.Kubernetes) {
 	var k *httpapi.Kubernetes
 	a := setupWith(t, func(a *api, o *httpapi.Options) {
@@ -68,7 +68,7 @@ func reviewed(t *testing.T, v *reviewer) (*api, *httpapi.Kubernetes) {
 	return a, k
 }
 
-// from asks the handler itself, as a client of that address.
+// from calls the handler directly, as a client with that address.
 func (a *api) from(address, token, path string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(a.ctx, "GET", path, nil)
 	r.RemoteAddr = address + ":1"
@@ -80,8 +80,9 @@ func (a *api) from(address, token, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestJunkTokensDelayNobody floods the server with tokens that are no good, while the API server is slow to say so.
-func TestJunkTokensDelayNobody(t *testing.T) {
+// TestJunkTokensDelayNoOtherCaller floods the server with invalid tokens while the API server is slow to refuse them.
+// Other callers are not delayed.
+func TestJunkTokensDelayNoOtherCaller(t *testing.T) {
 	v := &reviewer{release: make(chan struct{})}
 	a, k := reviewed(t, v)
 	now := &atomic.Int64{}
@@ -99,7 +100,7 @@ func TestJunkTokensDelayNobody(t *testing.T) {
 			case http.StatusTooManyRequests:
 				refused.Add(1)
 				if got.Header().Get("Retry-After") == "" || got.Header().Get("Content-Type") != "application/problem+json" {
-					t.Errorf("no word of when to come again: %v", got.Header())
+					t.Errorf("no Retry-After: %v", got.Header())
 				}
 			case http.StatusUnauthorized:
 			default:
@@ -109,14 +110,14 @@ func TestJunkTokensDelayNobody(t *testing.T) {
 	}
 	a.eventually(func() bool { return v.held.Load() == 8 && refused.Load() >= 300-8-32 })
 	if got := a.from("10.0.0.2", a.tokens["all"], "/operations"); got.Code != http.StatusOK {
-		t.Errorf("a token that is known: %d %s", got.Code, got.Body)
+		t.Errorf("a known token: %d %s", got.Code, got.Body)
 	}
 	now.Add(int64(time.Minute))
 	if got := a.from("10.0.0.1", a.tokens["all"], "/operations"); got.Code != http.StatusOK {
-		t.Errorf("a token that was good a minute ago, from the address of the flood: %d %s", got.Code, got.Body)
+		t.Errorf("a token that was valid a minute ago, from the address of the flood: %d %s", got.Code, got.Body)
 	}
 	if got := a.from("10.0.0.3", a.tokens["reader"], "/operations"); got.Code != http.StatusOK {
-		t.Errorf("a token that nobody knows yet: %d %s", got.Code, got.Body)
+		t.Errorf("a token that was not reviewed yet: %d %s", got.Code, got.Body)
 	}
 	close(v.release)
 	flood.Wait()
@@ -127,21 +128,22 @@ func TestJunkTokensDelayNobody(t *testing.T) {
 		}
 	}
 	if n := v.tokens.Load() - asked; n != 1 {
-		t.Errorf("the same token was asked about %d times", n)
+		t.Errorf("the same token was reviewed %d times", n)
 	}
 	asked = v.tokens.Load()
 	if got := a.from("10.0.0.4", strings.Repeat("x", 20<<10), "/operations"); got.Code != http.StatusUnauthorized ||
 		v.tokens.Load() != asked {
-		t.Errorf("a token of 20 KiB: %d, and %d questions", got.Code, v.tokens.Load()-asked)
+		t.Errorf("a token of 20 KiB: %d, and %d reviews", got.Code, v.tokens.Load()-asked)
 	}
 }
 
-// TestQuestionsAreAskedOnce has one caller want to know the same many times, and what cannot be.
-func TestQuestionsAreAskedOnce(t *testing.T) {
+// TestReviewsAreShared: concurrent requests of one caller share one review of its token and one of its right.
+// Impossible namespaces are not reviewed.
+func TestReviewsAreShared(t *testing.T) {
 	v := &reviewer{}
 	a, k := reviewed(t, v)
 	now := time.Now()
-	k.SetClock(func() time.Time { return now }) // answers are kept for some seconds only
+	k.SetClock(func() time.Time { return now }) // answers are kept for some seconds
 	var callers sync.WaitGroup
 	for range 100 {
 		callers.Go(func() {
@@ -158,18 +160,18 @@ func TestQuestionsAreAskedOnce(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]int64{1, 1}, []int64{v.tokens.Load(), v.other.Load()}); diff != "" {
-		t.Errorf("questions about tokens and rights (-want +got):\n%s", diff)
+		t.Errorf("reviews of tokens and rights (-want +got):\n%s", diff)
 	}
 }
 
-// TestLateQuestionIsNotAsked: who has found nothing remembered looks once more when it is its turn to ask.
-func TestLateQuestionIsNotAsked(t *testing.T) {
+// TestALateCallerSharesTheReview: a caller without a remembered answer looks again at its turn, before it asks.
+func TestALateCallerSharesTheReview(t *testing.T) {
 	v := &reviewer{}
 	a, k := reviewed(t, v)
 	var looked atomic.Bool
-	now := time.Now() // answers are kept for some seconds only
+	now := time.Now() // answers are kept for some seconds
 	k.SetClock(func() time.Time {
-		if !looked.Swap(true) { // another caller asks, and is answered, between the look and the question
+		if !looked.Swap(true) { // another caller gets the answer between the lookup and the request
 			a.from("10.0.0.2", a.tokens["reader"], "/operations")
 		}
 		return now
@@ -178,6 +180,6 @@ func TestLateQuestionIsNotAsked(t *testing.T) {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
 	if n := v.tokens.Load(); n != 1 {
-		t.Errorf("the token was asked about %d times", n)
+		t.Errorf("the token was reviewed %d times", n)
 	}
 }

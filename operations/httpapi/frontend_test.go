@@ -61,7 +61,7 @@ func TestFrontend(t *testing.T) {
 			t.Errorf("%s %s: the log contains a token: %s", c.method, c.path, line)
 		}
 		if c.log == "" && line != "" {
-			t.Errorf("%s %s: a good answer is logged: %s", c.method, c.path, line)
+			t.Errorf("%s %s: a successful answer is logged: %s", c.method, c.path, line)
 		}
 		rest := line
 		for part := range strings.SplitSeq(c.log, "*") {

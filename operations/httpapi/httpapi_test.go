@@ -44,7 +44,7 @@ func TestSchedule(t *testing.T) {
 	another := strings.Replace(deletion, `"resourceID":"1"`, `"resourceID":"2"`, 1)
 	if other := a.do("", "POST", "/operations", another, "Idempotency-Key",
 		"k1"); other.status != http.StatusUnprocessableEntity {
-		t.Errorf("the same key for another resource, which receivers could not tell from the first: %+v", other)
+		t.Errorf("the same key for another resource, which receivers could not distinguish: %+v", other)
 	}
 	if wrong := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Drop", 1), "Idempotency-Key",
 		"k3"); wrong.status != http.StatusUnprocessableEntity {
@@ -55,7 +55,7 @@ func TestSchedule(t *testing.T) {
 	}
 	conflict := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k2")
 	var p httpapi.Problem
-	_ = json.Unmarshal([]byte(conflict.body), &p) // checked by do
+	_ = json.Unmarshal([]byte(conflict.body), &p) // do has checked it
 	if conflict.status != http.StatusConflict || p.OperationID != "k1" || p.Running == nil {
 		t.Errorf("while it runs: %+v", conflict)
 	}
@@ -65,7 +65,7 @@ func TestSchedule(t *testing.T) {
 		old.header.Get("Retry-After") != "" {
 		t.Errorf("the same key after the end: %+v", old)
 	}
-	// The watch, which may be late, shows the end before the next one is scheduled.
+	// The watch may lag, so wait until it shows the end before scheduling the next operation.
 	a.eventually(func() bool {
 		return strings.Contains(a.do("", "GET", "/operations?status=FAILED", "").body, `"operationID":"k1"`)
 	})
@@ -73,10 +73,10 @@ func TestSchedule(t *testing.T) {
 	if next.status != http.StatusAccepted {
 		t.Fatalf("after the end: %+v", next)
 	}
-	// At once, though the watch may still show the end of the one before.
+	// At once, although the watch may still show the end of the previous operation.
 	if shown := a.view(a.do("", "GET", "/operations/app/1", "")); shown.OperationID != "k2" ||
 		shown.Status != operations.InProgress {
-		t.Errorf("the outcome of the operation before was shown: %+v", shown)
+		t.Errorf("the outcome of the previous operation was shown: %+v", shown)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestBadRequests(t *testing.T) {
 			422, "differ",
 		},
 		{
-			"key that cannot be sent", "POST", "/operations", deletion,
+			"key that is not valid in a header", "POST", "/operations", deletion,
 			[]string{"Idempotency-Key", "a.b"},
 			422,
 			"spec.operationID",
@@ -113,7 +113,7 @@ func TestBadRequests(t *testing.T) {
 		{"a list", "POST", "/operations", "[" + deletion + "]", nil, 400, "one JSON object"},
 		{"nothing", "POST", "/operations", "null", nil, 400, "one JSON object"},
 		{
-			"a duration that is none", "POST", "/operations", `{"resourceID":"1","timeout":"soon"}`, nil, 400,
+			"an invalid duration", "POST", "/operations", `{"resourceID":"1","timeout":"soon"}`, nil, 400,
 			`"field":"spec.timeout","problem":"must be a duration`,
 		},
 		{
@@ -153,7 +153,8 @@ func TestBadRequests(t *testing.T) {
 		},
 		{"callback that is a list", "POST", "/callbacks/good", `[{"status":"SUCCEEDED"}]`, nil, 400, "one JSON object"},
 		{
-			"callback with an error that is no text", "POST", "/callbacks/good", `{"status":"FAILED","error":{"code":1}}`, nil,
+			"callback with an error that is not a string",
+			"POST", "/callbacks/good", `{"status":"FAILED","error":{"code":1}}`, nil,
 			400, "cannot be read",
 		},
 		{"callback without status", "POST", "/callbacks/good", `{"status":"maybe"}`, nil, 400, "SUCCEEDED"},
@@ -168,7 +169,7 @@ func TestBadRequests(t *testing.T) {
 	if got := a.do("", "POST", "/operations/app/9", ""); got.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("405 does not say what is allowed: %v", got.header)
 	}
-	// The malformed ones have not used up the token.
+	// Malformed reports have not used up the token.
 	if got := a.do("", "POST", "/callbacks/good",
 		`{"status":"SUCCEEDED","error":"but no"}`); got.status != http.StatusNoContent {
 		t.Errorf("callback: %+v", got)
@@ -181,7 +182,7 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-func TestAnyNameCanBeNamed(t *testing.T) {
+func TestAnyNameFitsIntoAPath(t *testing.T) {
 	a := setup(t, anonymous)
 	for _, id := range []string{"a/b", "ä ö?#", "x:cancel", "%2F", ".."} {
 		body, _ := json.Marshal(map[string]string{"operationType": "Delete", "resourceType": "A/B", "resourceID": id})
@@ -255,7 +256,7 @@ func TestLocks(t *testing.T) {
 	}
 	if got := a.do("", "POST", "/operations",
 		strings.Replace(locking, `"lock":true`, `"lock":"yes"`, 1)); got.status != http.StatusBadRequest {
-		t.Errorf("a lock that is no truth value: %d %s", got.status, got.body)
+		t.Errorf("a lock that is not a boolean: %d %s", got.status, got.body)
 	}
 	if got := a.do("", "POST", "/operations",
 		strings.Replace(locking, `"lock":true`, `"locked":true`, 1)); got.status != http.StatusBadRequest {
@@ -277,7 +278,7 @@ func TestLocks(t *testing.T) {
 func TestEvents(t *testing.T) {
 	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.MaxStreams = 1 })
 	a.do("", "POST", "/operations", deletion)
-	soon, cancel := context.WithTimeout(a.ctx, 10*time.Second) // before the heartbeat, at which it looks anyway
+	soon, cancel := context.WithTimeout(a.ctx, 10*time.Second) // before the heartbeat, which checks in any case
 	defer cancel()
 	req, err := http.NewRequestWithContext(soon, "GET", a.url+"/operations/app/1/events", nil)
 	if err != nil {
@@ -295,7 +296,7 @@ func TestEvents(t *testing.T) {
 			if names = append(names, name); len(names) == 1 {
 				if got := a.do("", "GET", "/operations/app/1/events", ""); got.status != http.StatusServiceUnavailable ||
 					got.header.Get("Retry-After") == "" {
-					t.Errorf("a stream too many: %+v", got)
+					t.Errorf("one stream too many: %+v", got)
 				}
 				a.finish("app-1", v1alpha1.PhaseSuccess)
 			}
@@ -306,8 +307,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestOpenAPI holds the document to the handler: every path and method answers, and nothing that is answered has other
-// fields.
+// TestOpenAPI compares the document with the handler: all paths and methods exist, and answers have no other fields.
 func TestOpenAPI(t *testing.T) {
 	a := setup(t, anonymous)
 	var doc struct {

@@ -29,13 +29,13 @@ func TestKeys(t *testing.T) {
 	first(false)
 	refused("one of two requests was refused, and the other one is under way")
 	second(false)
-	claim(two)(false) // nobody has used it
+	claim(two)(false) // the key is unused
 	first, second = claim(one), claim(one)
 	second(true)
 	first(false)
 	refused("one of two requests was accepted")
 	other := keyOf{"ns", "other"}
-	for range 3 { // claimed, freed and claimed again: it is remembered from the last time on
+	for range 3 { // claimed, freed and claimed again: it is remembered from the last claim on
 		_, done := k.claim(other, one)
 		done(false)
 	}
@@ -56,6 +56,6 @@ func TestKeys(t *testing.T) {
 		done(true)
 	}
 	if ours, _ := k.claim(mine, two); ours {
-		t.Error("the keys of one namespace have pushed out that of another one")
+		t.Error("the keys of one namespace have evicted that of another one")
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// setupBehind is setup with a store that knows nothing until watch is called.
+// setupBehind is setup with a store that is empty until watch is called.
 func setupBehind(t *testing.T, change func(*api, *httpapi.Options)) (a *api, watch func()) {
 	st := store.New(store.Options{
 		Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"),
@@ -41,7 +41,7 @@ func setupBehind(t *testing.T, change func(*api, *httpapi.Options)) (a *api, wat
 		}
 		ctx, stop := context.WithCancel(a.ctx)
 		var running sync.WaitGroup
-		running.Go(func() { _ = src.Run(ctx) }) // it ends with the context
+		running.Go(func() { _ = src.Run(ctx) }) // its error comes from the end of the context
 		t.Cleanup(func() { stop(); running.Wait() })
 	}
 }
@@ -50,17 +50,17 @@ func TestPageBeforeAnythingIsKnown(t *testing.T) {
 	a, watch := setupBehind(t, func(_ *api, o *httpapi.Options) { anonymous(o); o.Timeout = 2 * time.Second })
 	a.eventually(func() bool { return a.do("", "POST", "/operations", deletion).status == http.StatusAccepted })
 	if got := a.do("", "GET", "/operations", ""); got.status != http.StatusGatewayTimeout {
-		t.Errorf("a page of what is not known: %+v", got)
+		t.Errorf("a page of an unsynced store: %+v", got)
 	}
 	watch()
 	a.eventually(func() bool { return strings.Contains(a.do("", "GET", "/operations", "").body, `"resourceID":"1"`) })
 }
 
-// TestEventsOfOneOperation has another operation follow before the stream has seen the end of the one that it is about.
+// TestEventsOfOneOperation schedules another operation before the stream has seen the end of its own one.
 func TestEventsOfOneOperation(t *testing.T) {
 	a, watch := setupBehind(t, func(_ *api, o *httpapi.Options) { anonymous(o) })
 	a.do("", "POST", "/operations", deletion, "Idempotency-Key", "one")
-	// it would wait for the end
+	// a GET would wait for the end
 	if got := a.do("", "HEAD", "/operations/app/1/events", ""); got.header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("HEAD: %+v", got)
 	}
@@ -82,7 +82,7 @@ func TestEventsOfOneOperation(t *testing.T) {
 		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
 			got = append(got, name)
 		} else if strings.Contains(lines.Text(), `"operationID":"two"`) {
-			t.Errorf("it tells of another operation: %s", lines.Text())
+			t.Errorf("it shows another operation: %s", lines.Text())
 		}
 	}
 	if diff := cmp.Diff([]string{"progress", "failed"}, got); diff != "" || lines.Err() != nil {
@@ -90,8 +90,8 @@ func TestEventsOfOneOperation(t *testing.T) {
 	}
 }
 
-// TestEventsOfADeletedOperation has the operation be deleted after the first look at it, which the store knows before
-// the stream begins.
+// TestEventsOfADeletedOperation deletes the operation after the first read. The store knows the deletion before the
+// stream starts.
 func TestEventsOfADeletedOperation(t *testing.T) {
 	var a *api
 	var watch func()
@@ -168,8 +168,7 @@ func TestEventsOfADeletedOperation(t *testing.T) {
 	}
 }
 
-// TestEventsResumed has a caller come again, with what it has heard last, after another operation has followed the one
-// that it is about.
+// TestEventsResumed reconnects with the last event id after another operation has replaced the one of the stream.
 func TestEventsResumed(t *testing.T) {
 	a := setup(t, anonymous)
 	listen := func(last string, events int) (status int, names []string, id string) {
@@ -198,7 +197,7 @@ func TestEventsResumed(t *testing.T) {
 	a.finish("app-1", v1alpha1.PhaseFailed)
 	a.do("", "POST", "/operations", deletion, "Idempotency-Key", "two")
 	_, names, ended := listen(heard, 1)
-	for ; slices.Equal(names, []string{"progress"}); _, names, ended = listen(heard, 1) { // the cache is behind the end
+	for ; slices.Equal(names, []string{"progress"}); _, names, ended = listen(heard, 1) { // a GET blocks
 	}
 	if diff := cmp.Diff([]string{"failed"}, names); diff != "" || !strings.HasPrefix(ended, "one.") {
 		t.Errorf("%s %s", ended, diff)
@@ -208,7 +207,7 @@ func TestEventsResumed(t *testing.T) {
 	}
 	if _, names, id := listen("forgotten.1", 1); len(names) != 1 || names[0] != "gone" ||
 		!strings.HasPrefix(id, "forgotten.") {
-		t.Errorf("one that nobody knows: %v %s", names, id)
+		t.Errorf("an unknown event id: %v %s", names, id)
 	}
 	a.eventually(func() bool { return a.view(a.do("", "GET", "/operations/app/1", "")).OperationID == "two" })
 	if _, names, id := listen("nonsense", 1); len(names) != 1 || names[0] != "progress" || !strings.HasPrefix(id, "two.") {
@@ -216,14 +215,14 @@ func TestEventsResumed(t *testing.T) {
 	}
 }
 
-// TestBodyThatNeverComes has callers take all places and say nothing more.
+// TestBodyThatNeverComes lets callers take all places and send no body.
 func TestBodyThatNeverComes(t *testing.T) {
 	const places = 4
 	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.MaxInFlight, o.Timeout = places, time.Second })
 	var callers sync.WaitGroup
 	for i := range places {
 		path, want := "/callbacks/good", http.StatusRequestTimeout
-		if i%2 == 0 { // refused before anybody reads the body
+		if i%2 == 0 { // refused before the body is read
 			path, want = "/operations/app/9", http.StatusMethodNotAllowed
 		}
 		conn, err := (&net.Dialer{}).DialContext(a.ctx, "tcp", strings.TrimPrefix(a.url, "http://"))
@@ -248,6 +247,6 @@ func TestBodyThatNeverComes(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	// The places are free again. A request may time out on a busy machine.
+	// The places are free again. On a busy machine a request may time out.
 	a.eventually(func() bool { return a.do("", "GET", "/operations", "").status == http.StatusOK })
 }

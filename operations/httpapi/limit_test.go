@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/fair"
 )
 
-// TestALimitNamesItsBound: a refusal tells whether the caller, the namespace or the server is at its bound, counts it,
-// and says when to try again.
+// TestALimitNamesItsBound: a refusal tells whether the caller, the namespace or the server is at its bound. It is
+// counted, and tells when to try again.
 func TestALimitNamesItsBound(t *testing.T) {
 	t.Parallel()
 	type refusal struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// raw sends a request, perhaps only its beginning, on a connection of its own.
+// raw sends a request, or a part of one, on a connection of its own.
 func (a *api) raw(text string) net.Conn {
 	a.t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(a.ctx, "tcp", strings.TrimPrefix(a.url, "http://"))
@@ -50,8 +50,8 @@ func (a *api) answered(conn net.Conn) int {
 	return resp.StatusCode
 }
 
-// TestNothingIsReadForStrangers sends the beginning of bodies that never come: who has no right is answered at once.
-// The timeouts are longer than the test.
+// TestNothingIsReadForStrangers sends the heads of requests whose bodies never come. A caller without rights gets an
+// answer at once. The timeouts are longer than the test.
 func TestNothingIsReadForStrangers(t *testing.T) {
 	a := setup(t, func(o *httpapi.Options) { o.MaxInFlight, o.MaxCallbacks, o.Timeout = 4, 4, 10*time.Minute })
 	for head, want := range map[string]int{
@@ -71,7 +71,7 @@ func TestNothingIsReadForStrangers(t *testing.T) {
 	}
 }
 
-// TestCallbacksOfOneNamespace hang; those of others go on.
+// TestCallbacksOfOneNamespace: hanging callbacks of one namespace do not block those of others.
 func TestCallbacksOfOneNamespace(t *testing.T) {
 	release := make(chan struct{})
 	registry := prometheus.NewRegistry()
@@ -89,7 +89,7 @@ func TestCallbacksOfOneNamespace(t *testing.T) {
 		})
 	}
 	a.eventually(func() bool { return a.callbacks.held.Load() == 2 })
-	for range 2 { // a malformed one first: it does not use up the token
+	for range 2 { // a malformed one first, which does not use up the token
 		a.do("", "POST", "/callbacks/good", `{"status":"maybe"}`)
 	}
 	if got := a.do("", "POST", "/callbacks/good", success); got.status != http.StatusNoContent {
@@ -101,14 +101,14 @@ func TestCallbacksOfOneNamespace(t *testing.T) {
 		}
 	}
 	if a.callbacks.take != 2 {
-		t.Errorf("one that is known to be used was asked about: %d times", a.callbacks.take)
+		t.Errorf("a token known to be used was checked %d times", a.callbacks.take)
 	}
 	if got := a.do("", "POST", "/callbacks/one%2Flarge", strings.Repeat(" ", 17<<10)+
 		success); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "16 KiB") {
 		t.Errorf("17 KiB: %+v", got)
 	}
 	if held := a.callbacks.held.Load(); held != 2 {
-		t.Errorf("%d of one namespace are at work", held)
+		t.Errorf("%d callbacks of one namespace are under way", held)
 	}
 	close(release)
 	hanging.Wait()
@@ -125,7 +125,7 @@ func TestCallbacksOfOneNamespace(t *testing.T) {
 	}
 }
 
-// TestStreamsOfOneCaller: whoever opens all that he may leaves some for others.
+// TestStreamsOfOneCaller: a caller with its maximum of streams leaves some for others.
 func TestStreamsOfOneCaller(t *testing.T) {
 	a := setup(t, func(o *httpapi.Options) { o.MaxStreams = 12 })
 	a.do("all", "POST", "/operations", deletion)
@@ -151,7 +151,7 @@ func TestStreamsOfOneCaller(t *testing.T) {
 		n++
 	}
 	if n != 4 || status != http.StatusTooManyRequests || after != "5" {
-		t.Errorf("a caller has %d of 12 streams, and then gets %d, to come again after %q", n, status, after)
+		t.Errorf("a caller has %d of 12 streams, and then gets %d, with Retry-After %q", n, status, after)
 	}
 	if got := a.do("all", "GET", "/operations/app/1/events", ""); got.status != http.StatusTooManyRequests ||
 		!strings.Contains(got.body, "this caller has as many") {
@@ -161,12 +161,12 @@ func TestStreamsOfOneCaller(t *testing.T) {
 		t.Errorf("another caller gets %d", status)
 	}
 	if got := a.do("all", "GET", "/operations/app/1", ""); got.status != http.StatusOK {
-		t.Errorf("streams take the places of requests: %+v", got)
+		t.Errorf("streams take places of requests: %+v", got)
 	}
 }
 
-// TestStreamOutlivesTimeout: by HTTP/2 too, a stream on which nothing happens for longer than a request may take goes
-// on.
+// TestStreamOutlivesTimeout: a stream without events stays open for longer than the timeout of requests, with HTTP/2,
+// too.
 func TestStreamOutlivesTimeout(t *testing.T) {
 	const timeout = time.Second
 	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.Timeout = timeout })
@@ -181,7 +181,7 @@ func TestStreamOutlivesTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	var resp *http.Response
-	a.eventually(func() bool { // the beginning may take longer than the timeout on a busy machine
+	a.eventually(func() bool { // on a busy machine, connecting may take longer than the timeout
 		if resp, err = server.Client().Do(req); err == nil && resp.StatusCode != http.StatusOK {
 			resp.Body.Close()
 		}
@@ -189,7 +189,7 @@ func TestStreamOutlivesTimeout(t *testing.T) {
 	})
 	defer resp.Body.Close()
 	long := time.NewTimer(3 * timeout)
-	<-long.C // the time that is not its
+	<-long.C // the timeout must not apply
 	a.eventually(func() bool { return a.do("", "GET", "/operations", "").status == http.StatusOK })
 	a.finish("app-1", v1alpha1.PhaseSuccess)
 	rest, err := io.ReadAll(resp.Body)
@@ -198,7 +198,7 @@ func TestStreamOutlivesTimeout(t *testing.T) {
 	}
 }
 
-// TestSlowBodiesOfOneCaller: they are waited for, at the expense of their sender.
+// TestSlowBodiesOfOneCaller: slow bodies take only places of their sender.
 func TestSlowBodiesOfOneCaller(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	a := setup(t, func(o *httpapi.Options) { o.MaxInFlight, o.Registerer = 6, registry })
@@ -228,7 +228,7 @@ func TestSlowBodiesOfOneCaller(t *testing.T) {
 	}
 }
 
-// TestWordyRequests are answered with less than they say.
+// TestWordyRequests: the refusal of a very long request names at most 100 fields in at most 64 KiB.
 func TestWordyRequests(t *testing.T) {
 	a := setup(t, anonymous)
 	list := func(format string, n int) string {
@@ -241,8 +241,8 @@ func TestWordyRequests(t *testing.T) {
 	for reason, body := range map[string]string{
 		"unknown fields":             `{"operationType":"Drop"` + list(`,"%x":1`, 40000) + `}`,
 		"a long name":                `{"` + strings.Repeat("n", 400<<10) + `":1}`,
-		"names that cannot be":       `{"webhookIDs":["A"` + list(`,"%X."`, 40000) + `]}`,
-		"resources that are none":    `{"relatedResources":[0` + strings.Repeat(",0", 100000) + `]}`,
+		"invalid names":              `{"webhookIDs":["A"` + list(`,"%X."`, 40000) + `]}`,
+		"invalid resources":          `{"relatedResources":[0` + strings.Repeat(",0", 100000) + `]}`,
 		"names and fields, together": `{"webhookIDs":["A"` + list(`,"%X."`, 20000) + `]` + list(`,"%x":1`, 20000) + `}`,
 	} {
 		got := a.do("", "POST", "/operations", body)
@@ -254,7 +254,7 @@ func TestWordyRequests(t *testing.T) {
 	}
 }
 
-// TestLargeOperationsMakeShortPages: a page is bounded by what it has, too, and nothing is lost between two of them.
+// TestLargeOperationsMakeShortPages: the size of a page is bounded, too, and no operation is lost between two pages.
 func TestLargeOperationsMakeShortPages(t *testing.T) {
 	a := setup(t, anonymous)
 	var want []string
@@ -300,7 +300,7 @@ func (a *api) page(next string) (page httpapi.Page) {
 	return page
 }
 
-// pages are the operations of all pages.
+// pages returns the operations of all pages.
 func (a *api) pages() (ids []string) {
 	for next := ""; ; {
 		page := a.page(next)

@@ -22,7 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// serveTLS serves pages by TLS as the controller does, and returns where.
+// serveTLS serves pages with TLS as the controller does, and returns their URL.
 func serveTLS(t *testing.T, pages http.Handler, config *tls.Config) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed by Run
@@ -40,7 +40,7 @@ func serveTLS(t *testing.T, pages http.Handler, config *tls.Config) string {
 	return "https://" + listener.Addr().String()
 }
 
-// asked sends a GET with headers, each with all its values as they are, and returns the status and the answer.
+// asked sends a GET with exactly these headers, and returns the status and the body.
 func (a *api) asked(client *http.Client, url string, headers http.Header) (int, string) {
 	a.t.Helper()
 	r, err := http.NewRequestWithContext(a.ctx, http.MethodGet, url, nil)
@@ -60,8 +60,8 @@ func (a *api) asked(client *http.Client, url string, headers http.Header) (int, 
 	return resp.StatusCode, string(said)
 }
 
-// TestProxy: a header names the user where the proxy has shown a good certificate of the CA and a name that is
-// believed; everywhere else it is as if it was not there.
+// TestProxy: a header names the user only if the proxy has shown a certificate of the CA with a trusted name. Otherwise
+// the header is ignored.
 func TestProxy(t *testing.T) {
 	a := setup(t, nil)
 	a.users.bind("reader", "Alice", ":operators")
@@ -90,36 +90,51 @@ func TestProxy(t *testing.T) {
 		headers       http.Header
 		want          int
 	}{
-		{"A user who may.", "good", http.Header{"X-Remote-User": {"Alice"}}, 200},
-		{"Nobody logs in behind it without a name.", "good", nil, 401},
-		{"A user who may not.", "good", http.Header{"X-Remote-User": {"bob"}}, 403},
-		{"Names of users are told apart by case.", "good", http.Header{"X-Remote-User": {"alice"}}, 403},
-		{"A group that may.", "good", http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff", "operators"}}, 200},
-		{"A header is one group.", "good", http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff,operators"}}, 403},
-		{"Headers are alike in any case.", "good", http.Header{"x-REMOTE-user": {"Alice"}}, 200},
-		{"So are those of groups.", "good", http.Header{"x-remote-USER": {"bob"}, "X-REMOTE-group": {"operators"}}, 200},
-		{"Another name is another header.", "good", http.Header{"X_Remote_User": {"Alice"}}, 401},
-		{"An empty user is none.", "good", http.Header{"X-Remote-User": {""}}, 401},
-		{"A blank user is none.", "good", http.Header{"X-Remote-User": {" \t"}}, 401},
-		{"A group alone is nobody.", "good", http.Header{"X-Remote-Group": {"operators"}}, 401},
-		{"Two users are none.", "good", http.Header{"X-Remote-User": {"Alice", "bob"}}, 401},
+		{"A user with the right.", "good", http.Header{"X-Remote-User": {"Alice"}}, 200},
+		{"Behind the proxy there is no login without a name.", "good", nil, 401},
+		{"A user without the right.", "good", http.Header{"X-Remote-User": {"bob"}}, 403},
+		{"Names of users are case-sensitive.", "good", http.Header{"X-Remote-User": {"alice"}}, 403},
 		{
-			"Two users are none, whatever their order or case.", "good",
+			"A group with the right.",
+			"good",
+			http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff", "operators"}},
+			200,
+		},
+		{
+			"Each header has one group.",
+			"good",
+			http.Header{"X-Remote-User": {"bob"}, "X-Remote-Group": {"staff,operators"}},
+			403,
+		},
+		{"Names of headers are not case-sensitive.", "good", http.Header{"x-REMOTE-user": {"Alice"}}, 200},
+		{"Nor are those of groups.", "good", http.Header{"x-remote-USER": {"bob"}, "X-REMOTE-group": {"operators"}}, 200},
+		{"Another name is another header.", "good", http.Header{"X_Remote_User": {"Alice"}}, 401},
+		{"An empty user does not count.", "good", http.Header{"X-Remote-User": {""}}, 401},
+		{"A blank user does not count.", "good", http.Header{"X-Remote-User": {" \t"}}, 401},
+		{"A group without a user does not count.", "good", http.Header{"X-Remote-Group": {"operators"}}, 401},
+		{"Two users do not count.", "good", http.Header{"X-Remote-User": {"Alice", "bob"}}, 401},
+		{
+			"Two users do not count, in any order or case.", "good",
 			http.Header{"X-Remote-User": {"bob"}, "x-remote-user": {"Alice"}},
 			401,
 		},
-		{"A list of users is one whom nobody knows.", "good", http.Header{"X-Remote-User": {"Alice, bob"}}, 403},
-		{"What is no text is none.", "good", http.Header{"X-Remote-User": {"Alice\xff"}}, 401},
-		{"A user without end is none.", "good", http.Header{"X-Remote-User": {strings.Repeat("a", 2000)}}, 401},
+		{"A list of users is an unknown user.", "good", http.Header{"X-Remote-User": {"Alice, bob"}}, 403},
+		{"Invalid text does not count.", "good", http.Header{"X-Remote-User": {"Alice\xff"}}, 401},
 		{
-			"The proxy's word counts more than a token.", "good",
+			"A user name that is too long does not count.",
+			"good",
+			http.Header{"X-Remote-User": {strings.Repeat("a", 2000)}},
+			401,
+		},
+		{
+			"The header takes precedence over a token.", "good",
 			http.Header{"X-Remote-User": {"bob"}, "Authorization": token("reader")},
 			403,
 		},
-		{"Without its word a token counts.", "good", http.Header{"Authorization": token("reader")}, 200},
+		{"Without the header a token counts.", "good", http.Header{"Authorization": token("reader")}, 200},
 		{"No certificate.", "none", http.Header{"X-Remote-User": {"Alice"}}, 401},
 		{
-			"Without a certificate the header takes nothing from a token, either.", "none",
+			"Without a certificate the header does not affect a token.", "none",
 			http.Header{"X-Remote-User": {"bob"}, "Authorization": token("reader")},
 			200,
 		},
@@ -128,20 +143,20 @@ func TestProxy(t *testing.T) {
 		}, 403},
 		{"A CA of the same name.", "other", http.Header{"X-Remote-User": {"Alice"}}, 401},
 		{"It has expired.", "expired", http.Header{"X-Remote-User": {"Alice"}}, 401},
-		{"Its name is not believed.", "name", http.Header{"X-Remote-User": {"Alice"}}, 401},
-		{"It is no certificate of a client.", "server", http.Header{"X-Remote-User": {"Alice"}}, 401},
+		{"Its name is not trusted.", "name", http.Header{"X-Remote-User": {"Alice"}}, 401},
+		{"It is not a certificate of a client.", "server", http.Header{"X-Remote-User": {"Alice"}}, 401},
 	} {
 		status, said := a.asked(shown[tc.shown], at+"/operations", tc.headers)
 		if status != tc.want {
 			t.Errorf("%s %s %v: %d, want %d: %s", tc.reason, tc.shown, tc.headers, status, tc.want, said)
 		}
 		if status == http.StatusUnauthorized && said != unknown {
-			t.Errorf("%s The answer tells more than one without the header: %s", tc.reason, said)
+			t.Errorf("%s The answer differs from one without the header: %s", tc.reason, said)
 		}
 	}
 }
 
-// TestProxyPlain: without TLS nobody can have shown a certificate.
+// TestProxyPlain: without TLS there is no certificate, so the headers are ignored.
 func TestProxyPlain(t *testing.T) {
 	a := setup(t, nil)
 	a.users.bind("reader", "alice")
@@ -155,7 +170,7 @@ func TestProxyPlain(t *testing.T) {
 	}
 	server := &http.Server{Handler: proxy.Handler(a.handler), ReadHeaderTimeout: time.Minute}
 	var running sync.WaitGroup
-	running.Go(func() { _ = server.Serve(listener) }) // it ends when it is closed
+	running.Go(func() { _ = server.Serve(listener) }) // returns when it is closed
 	t.Cleanup(func() { _ = server.Close(); running.Wait() })
 	if status, said := a.asked(servetest.NewAuthority(t, "any").Client(t, nil),
 		"http://"+listener.Addr().String()+"/operations",
@@ -164,7 +179,7 @@ func TestProxyPlain(t *testing.T) {
 	}
 }
 
-// TestProxyUser: what pages are told of the user, and that the headers do not come by.
+// TestProxyUser: pages get the user of the headers, and the headers themselves are removed.
 func TestProxyUser(t *testing.T) {
 	t.Parallel()
 	ca := servetest.NewAuthority(t, "front")
@@ -198,7 +213,7 @@ func TestProxyUser(t *testing.T) {
 			}
 		}
 		if left.Get("X-Other") != "stays" || left.Get("X-Remote-User") != "root" {
-			t.Errorf("headers of others are gone: %v", left)
+			t.Errorf("other headers are removed: %v", left)
 		}
 	}
 	send(ca.Client(t, ca.Issue(t, "any", x509.ExtKeyUsageClientAuth, time.Time{})))
@@ -211,7 +226,7 @@ func TestProxyUser(t *testing.T) {
 	}
 	send(ca.Client(t, nil))
 	if known {
-		t.Errorf("without a certificate it is known: %+v", got)
+		t.Errorf("without a certificate the user is known: %+v", got)
 	}
 	if proxy, err = httpapi.NewProxy(httpapi.ProxyOptions{CAFile: ca.File}); err != nil {
 		t.Fatal(err)
@@ -231,7 +246,7 @@ func TestProxyUser(t *testing.T) {
 	}
 }
 
-// TestProxyCrossSite: what a page of another site sends through a proxy that knows its reader changes nothing.
+// TestProxyCrossSite: requests of another site's page through a proxy with a signed-in reader change nothing.
 func TestProxyCrossSite(t *testing.T) {
 	t.Parallel()
 	ca := servetest.NewAuthority(t, "front")
@@ -251,7 +266,7 @@ func TestProxyCrossSite(t *testing.T) {
 		{http.MethodPost, http.Header{"Sec-Fetch-Site": {"cross-site"}}, http.StatusForbidden},
 		{http.MethodPost, http.Header{"Origin": {"https://evil.example"}}, http.StatusForbidden},
 		{http.MethodPost, http.Header{"Sec-Fetch-Site": {"same-origin"}}, http.StatusAccepted},
-		{http.MethodPost, http.Header{}, http.StatusAccepted}, // no browser
+		{http.MethodPost, http.Header{}, http.StatusAccepted}, // not from a browser
 		{http.MethodGet, http.Header{"Sec-Fetch-Site": {"cross-site"}}, http.StatusAccepted},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), tc.method, at+"/operations", nil)
@@ -271,8 +286,8 @@ func TestProxyCrossSite(t *testing.T) {
 	}
 }
 
-// TestProxyCA: another CA in the file takes the place of the one before, nonsense does not, and a certificate that has
-// expired counts no more on a connection that was made before.
+// TestProxyCA: a new CA in the file replaces the old one, and an invalid file does not. An expired certificate stops
+// counting on existing connections, too.
 func TestProxyCA(t *testing.T) {
 	t.Parallel()
 	first, second := servetest.NewAuthority(t, "first"), servetest.NewAuthority(t, "second")
@@ -315,23 +330,23 @@ func TestProxyCA(t *testing.T) {
 		"first":  first.Client(t, certs["first"]),
 		"second": first.Client(t, certs["second"]),
 	}
-	believed := func(reason, whose string, want bool) {
+	checkTrust := func(reason, authority string, want bool) {
 		t.Helper()
-		(&api{t: t, ctx: t.Context()}).asked(clients[whose], at, http.Header{"X-Remote-User": {"jane"}})
+		(&api{t: t, ctx: t.Context()}).asked(clients[authority], at, http.Header{"X-Remote-User": {"jane"}})
 		if known != want {
-			t.Errorf("%s The proxy of the %s CA is believed: %v", reason, whose, known)
+			t.Errorf("%s The proxy of the %s CA is trusted: %v", reason, authority, known)
 		}
 	}
-	believed("In the beginning.", "first", true)
-	believed("In the beginning.", "second", false)
+	checkTrust("In the beginning.", "first", true)
+	checkTrust("In the beginning.", "second", false)
 	write([]byte("no"))
 	now = now.Add(time.Minute)
-	believed("The file has nonsense.", "first", true)
+	checkTrust("The file is invalid.", "first", true)
 	write(second.PEM)
-	believed("It was read a moment ago.", "first", true)
+	checkTrust("It was read a moment ago.", "first", true)
 	now = now.Add(time.Minute)
-	believed("The file has changed.", "first", false)
-	believed("The file has changed.", "second", true)
+	checkTrust("The file has changed.", "first", false)
+	checkTrust("The file has changed.", "second", true)
 	now = now.Add(9 * time.Minute)
-	believed("It has expired since the connection was made.", "second", false)
+	checkTrust("It has expired since the connection was made.", "second", false)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestRefused: an API server answers with 403 also where no right is missing, as its admission does.
+// TestRefused: an API server also answers with 403 if no right is missing, for instance in admission.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	const user = `User "system:serviceaccount:fairlead:controller"`
@@ -32,7 +32,7 @@ func TestRefused(t *testing.T) {
 			httpapi.CauseServerLacksRight, "Forbidden", "the server itself lacks the right",
 		},
 		"Quota": {
-			"A quota is no missing right.",
+			"A quota is not a missing right.",
 			"exceeded quota: few, requested: count/operations.fairlead.io=1, used: count/operations.fairlead.io=2, " +
 				"limited: count/operations.fairlead.io=2", false,
 			httpapi.CauseQuotaExceeded, "Quota exceeded", "ResourceQuota few refuses",
@@ -42,7 +42,7 @@ func TestRefused(t *testing.T) {
 			httpapi.CauseQuotaExceeded, "Quota exceeded", "ResourceQuota few refuses",
 		},
 		"Terminating": {
-			"Nothing is made in a namespace that is being deleted.",
+			"No object is created in a namespace that is being deleted.",
 			"unable to create new content in namespace prod because it is being terminated", true,
 			httpapi.CauseNamespaceTerminating, "The namespace is being terminated", "Wait until it is gone",
 		},
@@ -50,7 +50,7 @@ func TestRefused(t *testing.T) {
 			"Nor is the refusal of another admission.", `admission webhook "guard.example.com" denied the request: no`, false,
 			httpapi.CauseAdmissionDenied, "Refused by admission", "admission webhook guard.example.com refuses",
 		},
-		"Unknown": {"What is not known is not guessed.", "no", false, "", "Forbidden", "the API server refuses"},
+		"Unknown": {"An unknown cause is not guessed.", "no", false, "", "Forbidden", "the API server refuses"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,10 +64,10 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%s -want +got:\n%s", tc.reason, diff)
 			}
 			if !strings.Contains(p.Detail, tc.say) || !strings.Contains(p.Detail, tc.said) {
-				t.Errorf("%s It says %q.", tc.reason, p.Detail)
+				t.Errorf("%s The answer is %q.", tc.reason, p.Detail)
 			}
 			if strings.Contains(p.Detail, "lacks the right") != (name == "Right") {
-				t.Errorf("%s It says of a right: %q.", tc.reason, p.Detail)
+				t.Errorf("%s It names a right: %q.", tc.reason, p.Detail)
 			}
 		})
 	}

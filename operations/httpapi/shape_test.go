@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// FuzzMisshapen: something is wrong with a value exactly if a strict decoder does not take it.
+// FuzzMisshapen: a value is reported as misshapen exactly if a strict decoder refuses it.
 func FuzzMisshapen(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `{"timeout":"1s","webhookIDs":["a",null]}`, `{"timeout":null,"Timeout":1}`,

@@ -21,7 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// setupShared is setup with a store of some slots. hold changes which, all or none, and returns when that is so.
+// setupShared is setup with a store that holds all slots or none. hold switches between them, and returns when the
+// store has followed.
 func setupShared(t *testing.T) (a *api, hold func(all bool)) {
 	slots := source.NewSharding(shard.Layout{})
 	st := store.New(store.Options{
@@ -39,7 +40,7 @@ func setupShared(t *testing.T) (a *api, hold func(all bool)) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		defer st.Close()
-		_ = src.Run(ctx) // it ends with the context
+		_ = src.Run(ctx) // its error comes from the end of the context
 	})
 	t.Cleanup(func() { stop(); running.Wait() })
 	hold = func(all bool) {
@@ -60,7 +61,7 @@ func setupShared(t *testing.T) (a *api, hold func(all bool)) {
 	return a, hold
 }
 
-// names returns those on a page, and its mark.
+// names returns the names on a page, and the mark of the next page.
 func names(t *testing.T, body string) (ids []string, next string) {
 	t.Helper()
 	var page httpapi.Page
@@ -73,9 +74,9 @@ func names(t *testing.T, body string) (ids []string, next string) {
 	return ids, page.Continue
 }
 
-// TestElsewhere: a replica that does not hold the slot of a namespace answers all the same, and pages go on from one to
-// the other.
-func TestElsewhere(t *testing.T) {
+// TestAnswersForOtherSlots: a replica that does not hold the slot of a namespace answers requests. Pages continue from
+// one replica to another.
+func TestAnswersForOtherSlots(t *testing.T) {
 	a, hold := setupShared(t)
 	const n = 7
 	for i := range n {
@@ -110,12 +111,12 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestEventsOfWhatLeaves: an event stream goes on, and ends with the operation, when its slot leaves this replica, when
-// it was elsewhere from the beginning, and when it comes back; that it leaves is no end.
-func TestEventsOfWhatLeaves(t *testing.T) {
+// TestEventsWhenSlotsMove: an event stream ends only with its operation. It continues when the slot leaves this
+// replica, returns, or was never here.
+func TestEventsWhenSlotsMove(t *testing.T) {
 	a, hold := setupShared(t)
 	for name, tc := range map[string]struct{ before, after bool }{
-		"1 leaves": {true, false}, "2 elsewhere": {false, false}, "3 comes": {false, true}, "4 stays": {true, true},
+		"1 leaves": {true, false}, "2 never here": {false, false}, "3 comes": {false, true}, "4 stays": {true, true},
 	} {
 		id := name[:1]
 		hold(tc.before)
@@ -149,8 +150,8 @@ func TestEventsOfWhatLeaves(t *testing.T) {
 	}
 }
 
-// TestEventsOfADeletionElsewhere: a stream of another replica's operation ends when that is deleted.
-func TestEventsOfADeletionElsewhere(t *testing.T) {
+// TestEventsOfDeletionInOtherSlot: a stream of another replica's operation ends when that operation is deleted.
+func TestEventsOfDeletionInOtherSlot(t *testing.T) {
 	a, hold := setupShared(t)
 	hold(true)
 	a.do("", "POST", "/operations", deletion)

@@ -14,7 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestACallerWithRightsIsNoStranger: its connections wait for their next request where those of strangers may not.
+// TestACallerWithRightsIsNoStranger: idle connections of callers with rights stay open where those of strangers are
+// closed.
 func TestACallerWithRightsIsNoStranger(t *testing.T) {
 	a := setup(t, nil)
 	mux := http.NewServeMux()
@@ -26,7 +27,7 @@ func TestACallerWithRightsIsNoStranger(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { // there may be one stranger that waits
+	running.Go(func() { // at most one idle stranger is allowed
 		if err := serve.New(mux, serve.Options{MaxConnections: 8, StrangerTime: time.Hour}).Run(ctx, listener); err != nil {
 			t.Error(err)
 		}
@@ -64,7 +65,7 @@ func TestACallerWithRightsIsNoStranger(t *testing.T) {
 		c := dial()
 		for range 3 {
 			ask(c, path, a.tokens["reader"], want)
-			dial() // these close each other
+			dial() // strangers close each other's connections
 			dial()
 			ask(c, path, a.tokens["reader"], want)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestStreamOfLostRight: a stream ends within a minute after its caller may no longer get what it shows.
+// TestStreamOfLostRight: a stream ends within a minute after its caller loses the right to get the operation.
 func TestStreamOfLostRight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,10 +37,10 @@ func TestStreamOfLostRight(t *testing.T) {
 			t.Error("it does not end as it should")
 		}
 		if took := time.Since(began); asked != 3 || took > 3*time.Minute {
-			t.Errorf("it was asked %d times in %v", asked, took)
+			t.Errorf("%d reviews in %v", asked, took)
 		}
 		if said := w.Body.String(); strings.Count(said, "still there") < 9 {
-			t.Errorf("it said %q", said)
+			t.Errorf("the stream ends with %q", said)
 		}
 	})
 }

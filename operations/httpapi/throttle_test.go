@@ -23,7 +23,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestThrottled has an API server refuse the requests of the HTTP API as its priority and fairness does: without a
+// TestThrottled makes an API server refuse the requests of the HTTP API as its priority and fairness does: without a
 // Status.
 func TestThrottled(t *testing.T) {
 	a := setupWith(t, func(a *api, o *httpapi.Options) {
@@ -37,7 +37,7 @@ func TestThrottled(t *testing.T) {
 				}, nil
 			})
 		})
-		// As good as no retries, which have their own tests.
+		// Almost no retries, which have tests of their own.
 		calls, err := call.New(call.Options{Config: config, Budget: &call.Budget{PerSecond: 1e-9, Ratio: -1, Burst: 1e-9}})
 		if err != nil {
 			t.Fatal(err)
@@ -79,48 +79,48 @@ func TestRetryAfter(t *testing.T) {
 		after  string
 	}{
 		"Told": {
-			"The API server's word is passed on.", apierrors.NewTooManyRequests("busy", 7),
+			"The Retry-After of the API server is passed on.", apierrors.NewTooManyRequests("busy", 7),
 			http.StatusServiceUnavailable, "7",
 		},
 		"NotTold": {
-			"Without a word it is a second.", apierrors.NewTooManyRequests("busy", 0),
+			"Without one it is a second.", apierrors.NewTooManyRequests("busy", 0),
 			http.StatusServiceUnavailable, "1",
 		},
 		"Endless": {
-			"Nobody is sent away for days.", apierrors.NewTooManyRequests("busy", 1<<30),
+			"It is bounded.", apierrors.NewTooManyRequests("busy", 1<<30),
 			http.StatusServiceUnavailable, "300",
 		},
-		"OutOfTime": {"That the time was over meanwhile is not the cause.", fmt.Errorf("%w; %w",
+		"OutOfTime": {"A timeout meanwhile is not the cause.", fmt.Errorf("%w; %w",
 			apierrors.NewTooManyRequests("busy", 60), context.DeadlineExceeded), http.StatusServiceUnavailable, "60"},
 		"Conflict": {
-			"Nor does anything else help against too many writers.",
+			"Other retries do not help against too many writers.",
 			apierrors.NewConflict(v1alpha1.OperationsResource.GroupResource(), "app-1", nil), http.StatusServiceUnavailable,
 			"1",
 		},
 		"Down": {
-			"An API server that is out of order is not there for a while.",
+			"A failing API server is unavailable for a while.",
 			apierrors.NewServiceUnavailable("shutting down"), http.StatusServiceUnavailable, "1",
 		},
 		"Busy": {
-			"Nor is one that asks to come again.",
+			"So is one that sends Retry-After.",
 			apierrors.NewServerTimeout(v1alpha1.OperationsResource.GroupResource(), "create", 3), http.StatusServiceUnavailable,
 			"3",
 		},
 		"Slow": {
-			"One that takes too long is a gateway's timeout.", apierrors.NewTimeoutError("etcd", 0),
+			"A slow one is a gateway timeout.", apierrors.NewTimeoutError("etcd", 0),
 			http.StatusGatewayTimeout, "",
 		},
 		"Exists": {
-			"A name that comes and goes is a race like a conflict.",
+			"A name that is created and deleted is a race like a conflict.",
 			apierrors.NewAlreadyExists(v1alpha1.OperationsResource.GroupResource(), "app-1"), http.StatusServiceUnavailable,
 			"1",
 		},
 		"NoRight": {
-			"The right that is missing is named.",
+			"The missing right is named.",
 			apierrors.NewForbidden(v1alpha1.OperationsResource.GroupResource(), "app-1", nil), http.StatusForbidden, "",
 		},
 		"NotKnown": {
-			"That the server itself is not known there is no fault of the caller.",
+			"An unknown token of the server is not an error of the caller.",
 			apierrors.NewUnauthorized("who"), http.StatusBadGateway, "",
 		},
 		"ServerError": {

@@ -17,7 +17,7 @@ import (
 
 const callerTrace = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
 
-// kept returns what the Operation app/1 keeps of the trace of its caller.
+// kept returns the trace of the caller that the Operation app/1 stores.
 func (a *api) kept() (parent, state string) {
 	a.t.Helper()
 	scheduler, err := operations.NewScheduler(operations.Options{
@@ -34,7 +34,8 @@ func (a *api) kept() (parent, state string) {
 	return op.Annotations[v1alpha1.AnnotationTraceParent], op.Annotations[v1alpha1.AnnotationTraceState]
 }
 
-// TestTheTraceOfTheCaller goes on in what is scheduled: itself without a provider, with one below it.
+// TestTheTraceOfTheCaller: a scheduled operation stores the caller's trace. With a provider it stores a span below that
+// of the caller.
 func TestTheTraceOfTheCaller(t *testing.T) {
 	t.Run("without a provider", func(t *testing.T) {
 		a := setup(t, anonymous)
@@ -46,7 +47,7 @@ func TestTheTraceOfTheCaller(t *testing.T) {
 			t.Errorf("kept is %q, %q", parent, state)
 		}
 	})
-	t.Run("of nobody", func(t *testing.T) {
+	t.Run("of no caller", func(t *testing.T) {
 		a := setup(t, anonymous)
 		a.do("", "POST", "/operations", deletion, "traceparent", "00-nonsense", "tracestate", "vendor=1")
 		if parent, state := a.kept(); parent != "" || state != "" {
@@ -63,12 +64,13 @@ func TestTheTraceOfTheCaller(t *testing.T) {
 		}
 		if parent, _ := a.kept(); !strings.Contains(parent, s.SpanContext().SpanID().String()) ||
 			!strings.HasPrefix(parent, callerTrace[:35]) {
-			t.Errorf("kept is %q, of the span %v", parent, s.SpanContext())
+			t.Errorf("stored is %q, of the span %v", parent, s.SpanContext())
 		}
 	})
 }
 
-// TestTheSpansOfRequests: one for each but for event streams, named by route, without what callers name or send.
+// TestTheSpansOfRequests: each request except an event stream has a span. The span is named by route and has no data of
+// the caller.
 func TestTheSpansOfRequests(t *testing.T) {
 	made := spans.New()
 	a := setup(t, func(o *httpapi.Options) { o.TracerProvider = made })
@@ -104,15 +106,16 @@ func TestTheSpansOfRequests(t *testing.T) {
 				}
 			}
 		}
-		told := map[string]string{}
+		attributes := map[string]string{}
 		for _, attr := range s.Attributes() {
-			told[string(attr.Key)] = attr.Value.String()
+			attributes[string(attr.Key)] = attr.Value.String()
 		}
 		want := map[string]string{"http.request.method": method, "http.response.status_code": tt.want}
 		if tt.route != "" {
 			want["http.route"] = tt.route
 		}
-		if diff := cmp.Diff(want, told); diff != "" || s.Status().Code != codes.Unset || s.SpanKind().String() != "server" {
+		if diff := cmp.Diff(want, attributes); diff != "" || s.Status().Code != codes.Unset ||
+			s.SpanKind().String() != "server" {
 			t.Errorf("%s %s: -want +got:\n%s%v", tt.method, tt.path, diff, s.Status())
 		}
 	}
@@ -126,7 +129,7 @@ func TestTheSpansOfRequests(t *testing.T) {
 	}
 }
 
-// TestNoProviderNoCost: a request that tells of no trace costs nothing more.
+// TestNoProviderNoCost: a request without a trace causes no extra allocations.
 func TestNoProviderNoCost(t *testing.T) {
 	plain := httpapi.TracedAllocs(nil)
 	if plain != 0 {

@@ -11,14 +11,14 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// users are those whom an API server knows, with their tokens and their rights on operations.
+// users are the users of an API server, with their tokens and their rights on operations.
 type users struct {
 	mu     sync.Mutex
 	tokens map[string]string   // user by token
 	verbs  map[string][]string // by user, or by group with a colon before it
 }
 
-// add makes a user with rights on operations and returns a token.
+// add creates a user with rights on operations and returns a token.
 func (u *users) add(name string, verbs []string) (token string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/httpapi"
 )
 
-// TestVerbs: nobody changes or learns by one right what takes another one.
+// TestVerbs: no right permits a caller to change or read what requires another right.
 func TestVerbs(t *testing.T) {
 	a := setup(t, nil)
 	a.user("creator", []string{"create"})
@@ -22,7 +22,7 @@ func TestVerbs(t *testing.T) {
 	a.user("writer", []string{"create", "update"})
 	a.user("watcher", []string{"create", "get"})
 
-	const secret = "only for who may get"
+	const secret = "only with the right to get"
 	running := func(name string) {
 		a.setStatus(name, func(s *v1alpha1.OperationStatus) {
 			s.Phase = v1alpha1.PhaseInProgress
@@ -35,11 +35,11 @@ func TestVerbs(t *testing.T) {
 	}
 	running("app-1")
 
-	// The running one.
+	// The running operation.
 	for user, shown := range map[string]bool{"creator": false, "writer": false, "watcher": true, "all": true} {
 		got := a.do(user, "POST", "/operations", deletion, "Idempotency-Key", "mine")
 		var p httpapi.Problem
-		_ = json.Unmarshal([]byte(got.body), &p) // checked by do
+		_ = json.Unmarshal([]byte(got.body), &p) // do has checked it
 		named := strings.Contains(got.body, "theirs") || strings.Contains(got.body, secret) || p.OperationID != "" ||
 			p.Running != nil
 		if got.status != http.StatusConflict || named != shown || p.Title != "Another operation is in progress" {
@@ -47,7 +47,7 @@ func TestVerbs(t *testing.T) {
 		}
 	}
 
-	// A request that is sent again.
+	// A repeated request.
 	for user, shown := range map[string]bool{"creator": false, "watcher": true} {
 		got := a.do(user, "POST", "/operations", deletion, "Idempotency-Key", "theirs")
 		v := a.view(got)
@@ -68,10 +68,10 @@ func TestVerbs(t *testing.T) {
 	}
 	if got := a.do("all", "POST", "/operations/app/1:cancel", ""); got.status != http.StatusAccepted ||
 		!strings.Contains(got.body, secret) {
-		t.Errorf("cancelled by who may get: %+v", got)
+		t.Errorf("canceled with the right to get: %+v", got)
 	}
 
-	// The one that has ended.
+	// The ended operation.
 	a.setStatus("app-1", func(s *v1alpha1.OperationStatus) {
 		s.Phase = v1alpha1.PhaseFailed
 		s.Conditions = []metav1.Condition{{
@@ -83,25 +83,25 @@ func TestVerbs(t *testing.T) {
 		got := a.do(user, "POST", "/operations", deletion, "Idempotency-Key", "mine")
 		if got.status != http.StatusForbidden || !strings.Contains(got.body, "may not update") ||
 			strings.Contains(got.body, secret) {
-			t.Errorf("%s replaces what has ended: %+v", user, got)
+			t.Errorf("%s replaces an ended operation: %+v", user, got)
 		}
 	}
 	if got := a.do("creator", "POST", "/operations", deletion, "Idempotency-Key",
 		"theirs"); got.status != http.StatusAccepted || strings.Contains(got.body, secret) ||
 		a.view(got).Status != operations.InProgress {
-		t.Errorf("a request of before tells its outcome to who may not get: %+v", got)
+		t.Errorf("a repeated request shows its outcome without the right to get: %+v", got)
 	}
 	if got := a.do("watcher", "POST", "/operations", deletion, "Idempotency-Key", "theirs"); a.view(got).Error != secret {
-		t.Errorf("a request of before does not tell its outcome: %+v", got)
+		t.Errorf("a repeated request does not show its outcome: %+v", got)
 	}
 	if got := a.view(a.do("all", "GET", "/operations/app/1", "")); got.OperationID != "theirs" {
 		t.Fatalf("it was replaced: %+v", got)
 	}
 	if got := a.do("writer", "POST", "/operations", deletion, "Idempotency-Key",
 		"mine"); got.status != http.StatusAccepted || a.view(got).OperationID != "mine" {
-		t.Errorf("who may update does not replace: %+v", got)
+		t.Errorf("the right to update does not permit a replacement: %+v", got)
 	}
-	// In history now; what is told of it needs the right all the same.
+	// It is in the history now, which requires the same right.
 	a.setStatus("app-1", func(s *v1alpha1.OperationStatus) {
 		s.Phase = v1alpha1.PhaseSuccess
 		s.History = []v1alpha1.FinishedOperation{
@@ -118,7 +118,7 @@ func TestVerbs(t *testing.T) {
 	if diff := cmp.Diff([]operations.Status{operations.InProgress, operations.Failed}, got); diff != "" {
 		t.Errorf("a request of long before (-want +got):\n%s", diff)
 	}
-	// Nothing else is shown to them either.
+	// No other request shows it to them.
 	for _, request := range [][2]string{
 		{"GET", "/operations"},
 		{"GET", "/operations/app/1"},

@@ -28,8 +28,8 @@ func TestOpen(t *testing.T) {
 		{"SQLite with a table", SQLite, "my_outbox", true},
 		{"no dialect", "", "", false},
 		{"another dialect", "mysql", "", false},
-		{"SQL is no name", SQLite, "x; DROP TABLE y", false},
-		{"quotes are no name", SQLite, `"x"`, false},
+		{"SQL is not a name", SQLite, "x; DROP TABLE y", false},
+		{"quotes are not a name", SQLite, `"x"`, false},
 		{"names are lower case, as PostgreSQL folds them", PostgreSQL, "Outbox", false},
 		{"room for the names of the indexes", PostgreSQL, strings.Repeat("x", 41), false},
 	} {
@@ -61,11 +61,11 @@ func TestEnqueueRefusesBeforeItWrites(t *testing.T) {
 		{"a long id", func(e *Entry) { e.ID = strings.Repeat("x", maxIDBytes+1) }},
 		{"a long key", func(e *Entry) { e.Key = strings.Repeat("x", maxKeyBytes+1) }},
 		{"a long payload", func(e *Entry) { e.Payload = json.RawMessage(`"` + strings.Repeat("x", maxPayloadBytes) + `"`) }},
-		{"an id that is no text", func(e *Entry) { e.ID = "\xff" }},
+		{"an id that is not text", func(e *Entry) { e.ID = "\xff" }},
 		{"a key with a zero byte", func(e *Entry) { e.Key = "a\x00" }},
-		{"a payload that is no text", func(e *Entry) { e.Payload = json.RawMessage("\"\xff\"") }},
+		{"a payload that is not text", func(e *Entry) { e.Payload = json.RawMessage("\"\xff\"") }},
 		{"no payload", func(e *Entry) { e.Payload = nil }},
-		{"a payload that is no JSON", func(e *Entry) { e.Payload = json.RawMessage(`{`) }},
+		{"a payload that is not JSON", func(e *Entry) { e.Payload = json.RawMessage(`{`) }},
 		{"two payloads", func(e *Entry) { e.Payload = json.RawMessage(`1 2`) }},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestOutcomes(t *testing.T) {
 	}
 	for _, err := range []error{Reject(cause), RetryAfter(time.Second, cause)} {
 		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "cause") {
-			t.Errorf("%v does not tell its cause", err)
+			t.Errorf("%v does not wrap its cause", err)
 		}
 	}
 	var p *postponement

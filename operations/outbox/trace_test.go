@@ -14,7 +14,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// TestSpans: each delivery has one, in which Deliver is called, and which tells what came of it and no words of it.
+// TestSpans: each delivery has a span, in which Deliver is called. The span has the outcome and no text of the error.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
@@ -32,8 +32,8 @@ func TestSpans(t *testing.T) {
 	r.Log = discard
 	ctx, caller := made.Start(t.Context(), "program")
 	defer caller.End()
-	type told struct{ Outcome, Key, Attempt, Status, Description string }
-	got := map[string]told{}
+	type attributes struct{ Outcome, Key, Attempt, Status, Description string }
+	got := map[string]attributes{}
 	for _, id := range []string{"delivered", "rejected", "retried"} {
 		r.deliver(ctx, lease{Entry: Entry{ID: id, Key: "app/1", Attempt: 2}})
 	}
@@ -42,7 +42,7 @@ func TestSpans(t *testing.T) {
 	r.deliver(stopped, lease{Entry: Entry{ID: "interrupted", Key: "app/1", Attempt: 2}})
 	for _, s := range made.Named("deliver") {
 		id := spans.Value(s, "outbox.id")
-		got[id] = told{
+		got[id] = attributes{
 			spans.Value(s, "outbox.outcome"), spans.Value(s, "outbox.key"), spans.Value(s, "outbox.attempt"),
 			s.Status().Code.String(), s.Status().Description,
 		}
@@ -50,7 +50,7 @@ func TestSpans(t *testing.T) {
 			t.Errorf("%s: parent %v, inside %v", id, s.Parent(), inside[id])
 		}
 	}
-	want := map[string]told{
+	want := map[string]attributes{
 		"delivered": {"delivered", "app/1", "2", "Unset", ""}, "rejected": {"rejected", "app/1", "2", "Error", ""},
 		"retried": {"retried", "app/1", "2", "Error", ""}, "interrupted": {"interrupted", "app/1", "2", "Unset", ""},
 	}
@@ -59,7 +59,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestNoSpans: without a provider a delivery allocates nothing for them.
+// TestNoSpans: without a provider, a delivery allocates nothing for spans.
 func TestNoSpans(t *testing.T) {
 	deliver := func(tracing bool) float64 {
 		r := &Relay{Outbox: &Outbox{}, Deliver: func(context.Context, Entry) error { return nil }}

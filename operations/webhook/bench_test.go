@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// BenchmarkCall is one try against a receiver on loopback, and what net/http alone takes for the same request.
+// BenchmarkCall measures one try against a receiver on loopback, and net/http alone for the same request.
 func BenchmarkCall(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Write([]byte(`{"ok":true}`))
@@ -46,7 +46,7 @@ func BenchmarkCall(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			io.Copy(io.Discard, resp.Body) // so that the connection is used again
+			io.Copy(io.Discard, resp.Body) // so that the connection is reused
 			resp.Body.Close()
 		}
 	})

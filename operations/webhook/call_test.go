@@ -42,7 +42,7 @@ func TestJudgeCall(t *testing.T) {
 		},
 		{reason: "503 is tried again", status: 503, want: webhook.Result{Verdict: webhook.Retry, Message: "answered 503"}},
 		{
-			reason: "429 is tried again when it says", status: 429, header: map[string]string{"Retry-After": "7"},
+			reason: "429 is retried after its Retry-After", status: 429, header: map[string]string{"Retry-After": "7"},
 			want: webhook.Result{Verdict: webhook.Retry, Message: "answered 429", RetryAfter: 7e9},
 		},
 		{reason: "408 is tried again", status: 408, want: webhook.Result{Verdict: webhook.Retry, Message: "answered 408"}},
@@ -88,7 +88,7 @@ func TestJudgeCall(t *testing.T) {
 			want: webhook.Result{Verdict: webhook.Succeeded},
 		},
 		{
-			reason: "a rule that the answer does not fit fails the call", status: 200, body: `[1]`,
+			reason: "a rule that does not fit the answer fails the call", status: 200, body: `[1]`,
 			def: webhook.Definition{Response: webhook.Response{Success: "response.body.ok"}},
 			want: webhook.Result{
 				Verdict: webhook.Failed,
@@ -102,7 +102,7 @@ func TestJudgeCall(t *testing.T) {
 			want: webhook.Result{Verdict: webhook.Succeeded},
 		},
 		{
-			reason: "a retry rule of one's own wins over success", status: 200, body: `{"busy":true}`,
+			reason: "a custom retry rule takes precedence over success", status: 200, body: `{"busy":true}`,
 			def:  webhook.Definition{Response: webhook.Response{Retry: "has(response.body.busy) && response.body.busy"}},
 			want: webhook.Result{Verdict: webhook.Retry, Message: "answered 200"},
 		},
@@ -112,7 +112,7 @@ func TestJudgeCall(t *testing.T) {
 			want: webhook.Result{Verdict: webhook.Succeeded},
 		},
 		{
-			reason: "gone by rule", status: 200, body: `{"state":"absent"}`,
+			reason: "deleted by rule", status: 200, body: `{"state":"absent"}`,
 			def:  webhook.Definition{Response: webhook.Response{Gone: `response.body.state == "absent"`}},
 			want: webhook.Result{Verdict: webhook.Succeeded, Gone: true},
 		},
@@ -131,7 +131,7 @@ func TestJudgeCall(t *testing.T) {
 			want: webhook.Result{Verdict: webhook.Accepted},
 		},
 		{
-			reason: "async, a location that is none", status: 202, header: map[string]string{"Location": "file:///etc/passwd"},
+			reason: "async, an invalid location", status: 202, header: map[string]string{"Location": "file:///etc/passwd"},
 			def: webhook.Definition{Mode: webhook.Async},
 			want: webhook.Result{
 				Verdict: webhook.Failed,

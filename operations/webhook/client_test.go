@@ -89,7 +89,7 @@ func TestProxy(t *testing.T) {
 		}
 	}
 	if _, err := webhook.New(webhook.Options{AllowTargets: []string{"a b"}}); err == nil {
-		t.Error("a target that is none is accepted")
+		t.Error("an invalid target is accepted")
 	}
 }
 
@@ -118,12 +118,12 @@ func TestCancel(t *testing.T) {
 	p := permit(t, client, hook)
 	p.Release()
 	if res := p.Call(t.Context(), aCall()); res.Verdict != webhook.Canceled {
-		t.Errorf("a permit that is used up: %+v", res)
+		t.Errorf("a used permit: %+v", res)
 	}
 }
 
-// TestRecordedBreaker checks that a breaker begins as another process has recorded it, for at most OpenFor, and that it
-// does so again after Vacate.
+// TestRecordedBreaker: a breaker starts in the state that another process has recorded, for at most OpenFor, and again
+// after Vacate.
 func TestRecordedBreaker(t *testing.T) {
 	t.Parallel()
 	recorded := webhook.BreakerStatus{State: webhook.Open, Until: time.Now().Add(time.Hour)}
@@ -197,7 +197,7 @@ func TestPanicOfResolver(t *testing.T) {
 		Request: webhook.Request{URL: "http://127.0.0.1:1"},
 		Auth:    &webhook.Auth{Basic: "x"}, Concurrency: 1,
 	})
-	for range 2 { // the permit came back
+	for range 2 { // the first permit was returned
 		if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Retry ||
 			!strings.Contains(res.Message, "panic: boom") {
 			t.Errorf("%+v", res)
@@ -265,8 +265,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestOneRequestPerTry: net/http would repeat a request with an idempotency key when a connection it kept turns out to
-// be dead.
+// TestOneRequestPerTry: a dead connection in the pool causes no second request. The net/http package repeats a request
+// with an idempotency key.
 func TestOneRequestPerTry(t *testing.T) {
 	t.Parallel()
 	requests := make(chan string, 10)

@@ -17,7 +17,7 @@ func TestCompileErrors(t *testing.T) {
 	for _, tc := range []struct {
 		reason string
 		change func(*webhook.Definition)
-		want   string // prefix
+		want   string // prefix of the error
 	}{
 		{
 			"URL syntax", func(d *webhook.Definition) { d.Request.URL = "https://x/{{.a" },
@@ -186,7 +186,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestHostFromData: credentials go to hosts that the author names.
+// TestHostFromData: a webhook with credentials does not compile if data can change the host of its URL.
 func TestHostFromData(t *testing.T) {
 	t.Parallel()
 	for url, named := range map[string]bool{

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestManySigningKeys are refused: each signs the whole body, and answers are searched for each.
+// TestManySigningKeys: too many signing keys are refused, since each signs the whole body and is masked in answers.
 func TestManySigningKeys(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -34,7 +34,7 @@ func TestManySigningKeys(t *testing.T) {
 	}
 }
 
-// TestMaskDoesNotGrow has secrets that are parts of what stands for a secret.
+// TestMaskDoesNotGrow masks secrets that are parts of the replacement text itself.
 func TestMaskDoesNotGrow(t *testing.T) {
 	t.Parallel()
 	const stand = "[masked]"
@@ -54,7 +54,7 @@ func TestMaskDoesNotGrow(t *testing.T) {
 	}
 }
 
-// TestMaskIsBounded gives up on the text where there is too much to look for.
+// TestMaskIsBounded: if there are too many secrets to search for, the whole text is dropped.
 func TestMaskIsBounded(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, webhook.Options{})

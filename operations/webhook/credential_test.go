@@ -32,7 +32,7 @@ const (
 	keyB = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 )
 
-// recorder is an endpoint that keeps the headers of its requests.
+// recorder is an endpoint that records the headers of its requests.
 type recorder struct {
 	*httptest.Server
 	headers chan http.Header
@@ -140,7 +140,7 @@ func TestMissingCredentials(t *testing.T) {
 		t.Error("a request went out without its credentials")
 	}
 	if got := client.Breaker("ns", t.Name()); got.Failures != 0 {
-		t.Errorf("the breaker counts what the endpoint is not to blame for: %+v", got)
+		t.Errorf("the breaker counts an error that the endpoint has not caused: %+v", got)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestOAuth2(t *testing.T) {
 	if got := (<-server.headers).Get("Authorization"); got != "Bearer tok-4-long-enough" {
 		t.Errorf("another definition shares the token: %s", got)
 	}
-	call("one that was refused when it was new is not used again", webhook.Succeeded, "tok-5-long-enough")
+	call("a token that was refused when it was new is not used again", webhook.Succeeded, "tok-5-long-enough")
 	call("its successor is", webhook.Succeeded, "tok-5-long-enough")
 	if got := granted.Load(); got != 5 {
 		t.Errorf("%d tokens were granted, want 5", got)
@@ -239,7 +239,7 @@ func TestOAuth2Renewal(t *testing.T) {
 	}
 }
 
-// TestOAuth2OtherTokens: a token that is no bearer token is never sent, also not by later tries.
+// TestOAuth2OtherTokens: a token of another type than bearer is never sent, not even by later tries.
 func TestOAuth2OtherTokens(t *testing.T) {
 	t.Parallel()
 	tokenURL := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -260,7 +260,7 @@ func TestOAuth2OtherTokens(t *testing.T) {
 	}
 }
 
-// TestOAuth2OneFetch: callers at the same time share one request for a token.
+// TestOAuth2OneFetch: concurrent callers share one request for a token.
 func TestOAuth2OneFetch(t *testing.T) {
 	t.Parallel()
 	tokenURL, granted := tokenServer(t, 3600)
@@ -347,14 +347,14 @@ func TestServiceAccountToken(t *testing.T) {
 	}
 	if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Invalid ||
 		!strings.Contains(res.Message, "serviceAccountToken.audience: it is our own") {
-		t.Errorf("what no other try can mend: %+v", res)
+		t.Errorf("an error that no retry can fix: %+v", res)
 	}
 	if res := permit(t, client, hook).Poll(t.Context(), aCall(), server.URL); res.Verdict != webhook.Pending {
-		t.Errorf("what is in progress goes on without us: %+v", res)
+		t.Errorf("a job in progress does not continue: %+v", res)
 	}
 }
 
-// TestForeignPoll: what authenticates goes to the origin of the request and to hosts that the definition names.
+// TestForeignPoll: credentials go only to the origin of the request and to hosts that the definition names.
 func TestForeignPoll(t *testing.T) {
 	t.Parallel()
 	home, foreign := record(t, nil), record(t, nil)
@@ -367,13 +367,13 @@ func TestForeignPoll(t *testing.T) {
 		trusted  bool
 	}{
 		{"the origin of the request", "", home.URL + "/jobs/1", home, true},
-		{"another port is another host", "", foreign.URL + "/jobs/1", foreign, false},
+		{"another port counts as another host", "", foreign.URL + "/jobs/1", foreign, false},
 		{
 			"a host that the definition names", fmt.Sprintf("%q + response.body.id", foreign.URL+"/jobs/"),
 			foreign.URL + "/jobs/1", foreign, true,
 		},
 		{
-			"a name that only begins the same", fmt.Sprintf("%q + response.body.id", foreign.URL[:len(foreign.URL)-1]),
+			"a name with the same prefix", fmt.Sprintf("%q + response.body.id", foreign.URL[:len(foreign.URL)-1]),
 			foreign.URL + "/jobs/1", foreign, false,
 		},
 	} {
@@ -400,14 +400,14 @@ func TestForeignPoll(t *testing.T) {
 		Request: webhook.Request{URL: "https://gone.example/{{.Resource.nothing}}"},
 	})
 	if res := permit(t, client, edited).Poll(t.Context(), aCall(), home.URL); res.Verdict != webhook.Pending {
-		t.Errorf("a definition that does not render any more ends the poll: %+v", res)
+		t.Errorf("a definition that no longer renders ends the poll: %+v", res)
 	}
 	if (<-home.headers).Get("Authorization") != "" {
-		t.Error("credentials go to a host that nobody names any more")
+		t.Error("credentials go to a host that is no longer named")
 	}
 }
 
-// TestEchoedSecrets: a receiver that sends back all it got, in any spelling, gets nothing into a result.
+// TestEchoedSecrets: if a receiver echoes the request in any spelling, no secret gets into a result.
 func TestEchoedSecrets(t *testing.T) {
 	t.Parallel()
 	const password = `p@ss/wo"rd+1`
@@ -427,7 +427,7 @@ func TestEchoedSecrets(t *testing.T) {
 			case "json":
 				w.WriteHeader(400)
 				json.NewEncoder(w).Encode(map[string]string{"error": all})
-			case "escaped": // only parsing shows what it is
+			case "escaped": // found only after parsing
 				w.WriteHeader(400)
 				io.WriteString(w, `{"error":"`)
 				for _, c := range password {
@@ -505,7 +505,7 @@ func TestMutualTLS(t *testing.T) {
 	}{
 		{"certificate and authority", mtls, webhook.TLS{CASecret: "ca"}, webhook.Succeeded, ""},
 		{"no certificate", nil, webhook.TLS{CASecret: "ca"}, webhook.Failed, "403"},
-		{"an authority that nobody trusts", mtls, webhook.TLS{}, webhook.Retry, "certificate"},
+		{"an untrusted authority", mtls, webhook.TLS{}, webhook.Retry, "certificate"},
 		{"the name in the certificate", mtls, webhook.TLS{CASecret: "ca", ServerName: "example.com"}, webhook.Succeeded, ""},
 		{"another name", mtls, webhook.TLS{CASecret: "ca", ServerName: "other.test"}, webhook.Retry, "other.test"},
 		{"no authority in the secret", mtls, webhook.TLS{CASecret: "badca"}, webhook.Retry, "cannot use ca.crt"},

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook/signature"
 )
 
-// A call to an endpoint that does the work later and is polled for its result.
+// A call to an endpoint that works asynchronously and is polled for its result.
 func Example() {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
@@ -54,7 +54,7 @@ func Example() {
 	// Succeeded
 }
 
-// A receiver that checks who calls.
+// A receiver that verifies the signatures of calls.
 func Example_receiver() {
 	verifier, err := signature.NewVerifier("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {

@@ -17,7 +17,7 @@ func (c *Client) ExpireTokens() {
 	}
 }
 
-// LongAnswers is how many long answers of a namespace have a place in memory.
+// LongAnswers returns how many long answers of a namespace hold a slot in memory.
 func (c *Client) LongAnswers(namespace string) int {
 	long := c.sender.long
 	long.mu.Lock()
@@ -25,7 +25,7 @@ func (c *Client) LongAnswers(namespace string) int {
 	return long.reading.Line(namespace).Len()
 }
 
-// Rendered is a request as it would be sent, without what the protocol adds.
+// Rendered is a request as it would be sent, without the headers of the protocol.
 type Rendered struct {
 	Method, URL, Body string
 	Header            map[string][]string
@@ -40,14 +40,14 @@ func (w *Compiled) Render(call Call) (Rendered, error) {
 	return Rendered{Method: r.method, URL: r.url.String(), Body: string(r.body), Header: r.header}, nil
 }
 
-// JudgeCall says what an answer of a call means.
+// JudgeCall returns the result of a call with that answer.
 func (w *Compiled) JudgeCall(status int, body string) Result {
 	a := &answer{status: status, raw: []byte(body), after: -1}
 	a.open(nil)
 	return w.rules.judgeCall(a, nil)
 }
 
-// SpanAllocs is how many allocations the span of a try takes.
+// SpanAllocs returns how many allocations the span of a try takes.
 func SpanAllocs(ctx context.Context, p *Permit) float64 {
 	t := &try{sender: p.sender, hook: p.hook}
 	return testing.AllocsPerRun(100, func() {

@@ -15,11 +15,11 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// most is what one expression may allocate, compiled or evaluated: far above what it is allowed to take, far below what
-// these would.
+// most bounds the allocations of compiling or evaluating one expression, in bytes. It lies far above the allowed cost,
+// and far below the cost of these expressions without bounds.
 const most = 96 << 20
 
-// allocated is what the whole process allocates while f runs: a test that asks for it runs alone.
+// allocated returns the bytes that the whole process allocates while f runs. Its callers must run alone.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -36,7 +36,7 @@ func TestHostileExpressionsAreNotCompiled(t *testing.T) {
 	for _, tc := range []struct{ reason, source, message string }{
 		{"types of nested maps", repeated(30, "{1:", "1", "}") + "==1", "spells out lists and maps more than 8 deep"},
 		{"types of nested lists", repeated(30, "[", "1", "]") + "==1", "spells out lists and maps more than 8 deep"},
-		{"types of maps nested very deep", repeated(240, "{1:", "1", "}") + "==1", "recursion limit exceeded"},
+		{"types of deeply nested maps", repeated(240, "{1:", "1", "}") + "==1", "recursion limit exceeded"},
 		{"keys that are maps: a type twice as large with each", repeated(7, "{", "1:1", "}:1}"), ""},
 		{"computed keys", "[1]" + strings.Repeat(".map(x,{x:x})", 8) + "==1", "a key of a map is computed"},
 		{"many macros", "[1]" + strings.Repeat(".map(x,[x,x])", 20) + "==1", "more than 8 of all, exists"},
@@ -55,7 +55,7 @@ func TestHostileExpressionsAreNotCompiled(t *testing.T) {
 			"cannot use the pattern of matches",
 		},
 		{
-			"a pattern that is long when it is written out",
+			"a pattern that is long after expansion",
 			`response.body.matches('(?:` + strings.Repeat("a", 900) + `){1000}')`, "it is too large",
 		},
 		{
@@ -93,7 +93,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 		{"many long values", `'` + strings.Repeat("%s", 200) + `'.format([` + strings.Repeat("response.body.x,", 199) +
 			`'']) != ''`},
 		{"each letter a string, many times", `[` + strings.Repeat("response.body.x.split(''),", 60) + `[]].size() > 1`},
-		{"twice as long each time", `[response.body.x]` + strings.Repeat(".map(s, s + s)", 8) + `.size() > 1`},
+		{"doubled each time", `[response.body.x]` + strings.Repeat(".map(s, s + s)", 8) + `.size() > 1`},
 		{"shared values", `[response.body]` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 60)+"s])", 7) +
 			` == [response.body]` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 60)+"s])", 1)},
 		{"shared values that are alike", `[[1]].map(a, [` + strings.Repeat("a,", 400) + `a]).map(a, [` +
@@ -117,7 +117,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 		{"time zones", `response.body.list.exists(a, timestamp('2026-01-01T00:00:00Z').getHours('America/New_York') == 77)`},
 		{"quotes", `[response.body.x]` + strings.Repeat(".map(s, strings.quote(s))", 8) + `.size() > 1`},
 		{
-			"errors that are passed over",
+			"errors that are ignored",
 			`response.body.x.replace('', response.body.x) != '' || response.body.list.exists(a, response.body.list.exists(b, b == 2))`,
 		},
 	} {
@@ -129,7 +129,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got webhook.Result
-			synctest.Test(t, func(t *testing.T) { // so that the price ends it, however slow the machine is, and never the clock
+			synctest.Test(t, func(t *testing.T) { // fake time, so that the cost limit stops it on any machine
 				if used := allocated(func() { got = w.JudgeCall(200, long) }); used > most {
 					t.Errorf("it took %d MB", used>>20)
 				}
@@ -158,7 +158,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 	}
 }
 
-// TestHostileSearches has a text looked for of which nearly all is at every place of the other one: it used to take a
+// TestHostileSearches searches for a text that matches almost completely at every position. A naive search takes a
 // minute.
 func TestHostileSearches(t *testing.T) {
 	t.Parallel()
@@ -212,7 +212,7 @@ func TestSearches(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					want := "" // an expression that fails has no error text
+					want := "" // a failing expression has no error text
 					if out, _, err := theirs.Eval(map[string]any{"response": map[string]any{"body": body}}); err == nil {
 						want = fmt.Sprint(out.Value())
 					}
@@ -225,7 +225,7 @@ func TestSearches(t *testing.T) {
 	}
 }
 
-// TestHonestExpressions is what the bounds must leave alone.
+// TestHonestExpressions evaluates expressions that the bounds must permit.
 func TestHonestExpressions(t *testing.T) {
 	t.Parallel()
 	items := make([]string, 5000)
@@ -260,8 +260,7 @@ func TestHonestExpressions(t *testing.T) {
 	}
 }
 
-// FuzzExpression compiles whatever comes, and judges an answer by what compiles: neither takes more memory than is
-// meant for it.
+// FuzzExpression compiles arbitrary sources and evaluates those that compile. Neither takes more memory than allowed.
 func FuzzExpression(f *testing.F) {
 	for _, source := range []string{
 		`response.body.list.map(a, [a, a]).exists(a, a == [a[0], a[1]])`,

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestFence: without leave no request goes out, neither to the receiver nor for a token, and nothing is judged or held
-// against the endpoint.
+// TestFence: without a permit of the fence no request is sent, neither to the receiver nor for a token. The endpoint's
+// breaker does not count such calls.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	var requests, leave atomic.Int32
@@ -25,12 +25,12 @@ func TestFence(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	})
-	over := errors.New("somebody else leads")
+	over := errors.New("another process leads")
 	client := newClient(t, webhook.Options{
 		Resolver: newSecrets().set("oauth", map[string]string{"client_id": "i", "client_secret": "a-long-secret"}),
 		Fence: func(namespace string) error {
 			if namespace != "ns" {
-				return errors.New("asked for another namespace: " + namespace)
+				return errors.New("called for another namespace: " + namespace)
 			}
 			if leave.Add(-1) < 0 {
 				return over
@@ -56,17 +56,17 @@ func TestFence(t *testing.T) {
 	}{
 		{reason: "the call is not made", hook: plain, want: webhook.Canceled},
 		{reason: "nor is a poll", hook: plain, poll: true, want: webhook.Canceled},
-		{reason: "nor is a token asked for", hook: withToken, want: webhook.Canceled},
+		{reason: "nor is a token requested", hook: withToken, want: webhook.Canceled},
 		{reason: "not for a poll either", hook: withToken, poll: true, want: webhook.Canceled},
-		{reason: "leave for a token is none for the call", hook: withToken, leave: 1, want: webhook.Canceled},
-		{reason: "a token of the cache needs none", hook: withToken, leave: 1, want: webhook.Succeeded},
+		{reason: "a permit for a token is none for the call", hook: withToken, leave: 1, want: webhook.Canceled},
+		{reason: "a token of the cache needs no permit", hook: withToken, leave: 1, want: webhook.Succeeded},
 		{
 			reason: "the first token of another endpoint, and a call that is refused", hook: refusing, leave: 2,
 			want: webhook.Failed,
 		},
-		{reason: "a refused token is not made new", hook: refusing, leave: 0, want: webhook.Canceled},
+		{reason: "a refused token is not renewed", hook: refusing, leave: 0, want: webhook.Canceled},
 		{
-			reason: "and the refusal of the old one is not the last word while nobody may ask for a new one", hook: refusing,
+			reason: "and the refusal of the old one is not final while no new one may be requested", hook: refusing,
 			leave: 1, want: webhook.Canceled,
 		},
 	} {

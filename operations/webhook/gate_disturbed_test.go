@@ -12,10 +12,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// TestGateDisturbed has callers ask for permits as they are told to, and then use them, give them back, withdraw, or
-// vanish without a word. There are never more permits than places, nor more of them than the rate allows; whoever keeps
-// asking gets one; of a breaker that was open one call decides, and calls from before do not count; and in the end
-// nothing is taken.
+// TestGateDisturbed lets callers ask for permits, and then use, return or withdraw them, or vanish. There are never
+// more permits than places, nor more than the rate allows. Every caller that keeps asking gets one. One call decides
+// about an open breaker, and calls from before do not count. At the end all places are free.
 func TestGateDisturbed(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 60, func(t *testing.T, seed uint64) {
@@ -35,7 +34,7 @@ func TestGateDisturbed(t *testing.T) {
 	})
 }
 
-// book is what must be true of a gate. Its lock makes what is asked and what is noted one step.
+// book checks the invariants of a gate. Its lock makes each request and its record one step.
 type book struct {
 	t     *testing.T
 	seed  uint64
@@ -48,7 +47,7 @@ type book struct {
 	passed  int
 	status  BreakerStatus
 	probing bool
-	opened  int // how often the breaker has
+	opened  int // how often the breaker has opened
 }
 
 func (b *book) errorf(format string, args ...any) {
@@ -58,7 +57,7 @@ func (b *book) errorf(format string, args ...any) {
 
 func (b *book) caller(number int) {
 	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, number) // a hash takes everything
+	_, _ = fmt.Fprint(h, number) // a hash accepts all writes
 	rnd := rand.New(rand.NewPCG(b.seed, h.Sum64()))
 	for i := range 8 {
 		time.Sleep(time.Duration(rnd.IntN(5000)) * time.Millisecond)
@@ -69,14 +68,14 @@ func (b *book) caller(number int) {
 	}
 }
 
-// ticket is a permit with what the book knows of it.
+// ticket is a permit and the book's knowledge of it.
 type ticket struct {
 	leave  pass
 	probe  bool
 	opened int
 }
 
-// ask asks as it is told to. Some callers give up, with or without a word.
+// ask asks for a permit when the gate says so. Some callers withdraw or vanish.
 func (b *book) ask(id string, rnd *rand.Rand) *ticket {
 	began := time.Now()
 	for {
@@ -129,7 +128,7 @@ func (b *book) acquire(id string, wake func()) (*ticket, Wait) {
 	case b.status.State == Open && now.Before(b.status.Until):
 		b.errorf("%s passes an open breaker", id)
 	case b.probing:
-		b.errorf("%s passes while another one decides", id)
+		b.errorf("%s passes while another call decides", id)
 	case p.probe:
 		b.status, b.probing = BreakerStatus{State: HalfOpen, Failures: b.status.Failures}, true
 	}
@@ -165,9 +164,9 @@ func (b *book) compare() {
 	}
 }
 
-// rest checks that nothing is taken when nobody is there any more, and that newcomers pass.
+// rest checks that no place is taken after all callers have left, and that new callers pass.
 func (b *book) rest() {
-	for range 200 { // places are kept for those who have vanished, for a moment each
+	for range 200 { // the gate reserves places for vanished callers, a moment for each
 		time.Sleep(time.Minute)
 		b.gate.withdraw("nobody")
 	}

@@ -46,21 +46,21 @@ func TestConcurrency(t *testing.T) {
 			}
 		}
 		first.Release()
-		first.Release() // a second time does nothing
+		first.Release() // a second Release has no effect
 		if fmt.Sprint(woken) != "[3]" {
-			t.Fatalf("woken: %v, want 3, who came first", woken)
+			t.Fatalf("woken: %v, want 3, which came first", woken)
 		}
 		if wait("6") != nil {
-			t.Fatal("a newcomer takes the place that is kept for who waited")
+			t.Fatal("a new caller takes the place reserved for a waiter")
 		}
 		third := wait("3")
 		if third == nil {
-			t.Fatal("who was woken does not pass")
+			t.Fatal("a woken caller does not pass")
 		}
 		second.Release()
-		time.Sleep(3 * time.Second) // 4 was woken and does not come
+		time.Sleep(3 * time.Second) // 4 was woken and does not ask
 		if wait("5") == nil {
-			t.Fatalf("a place is lost for ever to who does not come; woken: %v", woken)
+			t.Fatalf("the place of a caller that does not return is lost; woken: %v", woken)
 		}
 		client.Withdraw(hook, "4")
 		third.Release()
@@ -70,7 +70,7 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// TestConcurrencyProperty: never more than the limit, and who keeps asking gets through.
+// TestConcurrencyProperty: calls never exceed the limit, and every caller that keeps asking gets through.
 func TestConcurrencyProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -121,7 +121,7 @@ func TestConcurrencyProperty(t *testing.T) {
 				}
 			}
 			if len(held) == 0 && len(held)+len(waiting) == before {
-				rt.Fatalf("nobody gets through: %v", waiting)
+				rt.Fatalf("no caller gets through: %v", waiting)
 			}
 		}
 	})
@@ -161,7 +161,7 @@ func TestRate(t *testing.T) {
 			t.Errorf("the last of 12 starts after %v", last)
 		}
 		if asked.Load() > 23 {
-			t.Errorf("%d questions for 12 turns: those who wait do not keep their turn", asked.Load())
+			t.Errorf("%d requests for 12 turns: waiters do not keep their turn", asked.Load())
 		}
 	})
 }
@@ -193,7 +193,7 @@ func TestBreaker(t *testing.T) {
 			t.Fatalf("after %d: %+v, want %s", code, got, want)
 		}
 	}
-	// untilHalfOpen waits as it is told to.
+	// untilHalfOpen waits as long as the gate says.
 	untilHalfOpen := func() *webhook.Permit {
 		t.Helper()
 		for {
@@ -209,7 +209,7 @@ func TestBreaker(t *testing.T) {
 	}
 	try(500, webhook.Closed)
 	try(503, webhook.Closed)
-	try(200, webhook.Closed) // not in a row
+	try(200, webhook.Closed) // not consecutive
 	try(500, webhook.Closed)
 	try(404, webhook.Closed) // an answer of a healthy endpoint
 	try(500, webhook.Closed)
@@ -232,12 +232,12 @@ func TestBreaker(t *testing.T) {
 	if p, wait := client.Acquire(hook, "other", nil); p != nil || wait.Reason != webhook.WaitBreaker || wait.For <= 0 {
 		t.Errorf("a second call while the first decides: %+v", wait)
 	}
-	probe.Call(t.Context(), aCall()) // 500 still
+	probe.Call(t.Context(), aCall()) // still 500
 	if got := client.Breaker("ns", "hook"); got.State != webhook.Open {
 		t.Errorf("%+v", got)
 	}
 	probe = untilHalfOpen()
-	probe.Release() // unused: the next one decides
+	probe.Release() // unused, so the next permit decides
 	probe = untilHalfOpen()
 	status.Store(200)
 	probe.Call(t.Context(), aCall())
@@ -256,7 +256,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestBreakerForgetsCallsFromBefore has calls that passed before the breaker opened fail after it has closed again.
+// TestBreakerForgetsCallsFromBefore: calls that started before the breaker opened may fail after it has closed again.
+// They do not count.
 func TestBreakerForgetsCallsFromBefore(t *testing.T) {
 	t.Parallel()
 	var status atomic.Int32

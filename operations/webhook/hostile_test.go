@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// raw serves each connection with f after the head of the request was read.
+// raw serves each connection with f after it has read the head of the request.
 func raw(t *testing.T, f func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func TestHostileReceivers(t *testing.T) {
 		serve   func(net.Conn)
 		verdict webhook.Verdict
 		status  int
-		message string // part of it
+		message string // part of the message
 		check   func(*testing.T, webhook.Result)
 	}{
 		{reason: "hangs", serve: untilClosed, verdict: webhook.Retry, message: "no answer within 100ms"},
@@ -139,10 +139,10 @@ func TestHostileReceivers(t *testing.T) {
 				t.Error("it is not marked as truncated")
 			}
 		}},
-		{reason: "says gzip and means something else", serve: func(c net.Conn) {
+		{reason: "declares gzip and sends something else", serve: func(c net.Conn) {
 			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope")
 		}, verdict: webhook.Retry, message: "cannot unpack the answer"},
-		{reason: "packs with something unknown", serve: func(c net.Conn) {
+		{reason: "uses an unknown encoding", serve: func(c net.Conn) {
 			fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 4\r\n\r\nnope")
 		}, verdict: webhook.Retry, message: "unknown content encoding"},
 		{reason: "nests JSON a hundred thousand deep", serve: func(c net.Conn) {

@@ -11,22 +11,22 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestLongAnswersTakeTurns has the endpoints of a namespace begin as many long answers as can be in memory, and never
-// end them. Another namespace has its own read all the same, at the cost of one of those.
+// TestLongAnswersTakeTurns starts as many endless long answers of one namespace as fit into memory. Answers of another
+// namespace are still read, at the cost of one of those.
 func TestLongAnswersTakeTurns(t *testing.T) {
 	t.Parallel()
 	const most = 32 // as in definition.go
-	begun, goOn := make(chan struct{}, 2*most), make(chan struct{})
+	begun, resume := make(chan struct{}, 2*most), make(chan struct{})
 	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/short" {
 			return
 		}
-		_, _ = io.WriteString(w, `"`+strings.Repeat("x", 128<<10)) // more than is read without a place
+		_, _ = io.WriteString(w, `"`+strings.Repeat("x", 128<<10)) // more than is read without a slot
 		if r.URL.Path == "/endless" {
 			_ = http.NewResponseController(w).Flush()
 			begun <- struct{}{}
 			select {
-			case <-goOn:
+			case <-resume:
 			case <-r.Context().Done():
 			}
 		}
@@ -55,10 +55,10 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 			t.Fatalf("%d answers have a place, want %d", client.LongAnswers("hostile"), most)
 		}
 	}
-	// All places are taken, so one more answer of the same namespace waits until its try times out.
+	// All slots are taken, so one more answer of the same namespace waits until its try times out.
 	if res := permit(t, client, hook("hostile", "/long", 100*time.Millisecond)).Call(t.Context(),
 		aCall()); res.Verdict != webhook.Retry {
-		t.Errorf("one too many is read at once: %+v", res)
+		t.Errorf("one answer too many is read at once: %+v", res)
 	}
 	for reason, h := range map[string]*webhook.Compiled{
 		"a short answer of the same namespace": hook("hostile", "/short", time.Minute),
@@ -68,7 +68,7 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 			t.Errorf("%s waits: %+v", reason, res)
 		}
 	}
-	close(goOn)
+	close(resume)
 	calls.Wait()
 	close(results)
 	again := 0
@@ -77,11 +77,11 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 		case res.Verdict == webhook.Retry && strings.Contains(res.Message, "too many long answers of this namespace"):
 			again++
 		case res.Verdict != webhook.Succeeded:
-			t.Errorf("one that had a place: %+v", res)
+			t.Errorf("an answer with a slot: %+v", res)
 		}
 	}
 	if again != 1 {
-		t.Errorf("%d are tried again, want one", again)
+		t.Errorf("%d are retried, want one", again)
 	}
 	if res := permit(t, client, hook("hostile", "/long", time.Minute)).Call(t.Context(),
 		aCall()); res.Verdict != webhook.Succeeded {
@@ -89,8 +89,8 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersAreNotParsed counts what judging an answer of very many values takes: fifty times its length, were it
-// parsed.
+// TestLargeAnswersAreNotParsed bounds the memory for judging an answer of very many values. Parsing takes fifty times
+// its length.
 func TestLargeAnswersAreNotParsed(t *testing.T) {
 	body := "[" + strings.Repeat(`{"":0},`, webhook.MaxBody/7-1) + "0]"
 	w := compile(t, webhook.Definition{

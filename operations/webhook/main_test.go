@@ -112,5 +112,5 @@ func aCall() webhook.Call {
 
 func ptr(s string) *string { return &s }
 
-// soon bounds what takes no time, except on a machine that is busy with other things.
+// soon bounds an immediate event, with time to spare for a busy machine.
 const soon = 30 * time.Second

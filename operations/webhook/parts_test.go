@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGates: states and counts cover the known endpoints, of one namespace where one is given, and no longer those that
-// were forgotten.
+// TestGates: states and counts cover the known endpoints, of all namespaces or of a given one. Forgotten endpoints are
+// not counted.
 func TestGates(t *testing.T) {
 	t.Parallel()
 	var known gates
@@ -57,8 +57,8 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// TestCallbacks: a panic of one function is logged and stops no other one. The function for breakers is called for each
-// change of the state, and for no more.
+// TestCallbacks: a panic of one function is logged and stops no other one. The function for breakers is called once for
+// each change of state.
 func TestCallbacks(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
@@ -92,7 +92,7 @@ func TestCallbacks(t *testing.T) {
 	}
 }
 
-// TestLifetime: close waits for the tries in progress, and no try begins after it was called.
+// TestLifetime: close waits for the tries in progress, and no try starts after close was called.
 func TestLifetime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,7 @@ func TestJudgePoll(t *testing.T) {
 			verdict: webhook.Pending, message: `in progress: status "QUEUED"`,
 		},
 		{
-			reason: "a status that is no text", status: 200, body: `{"status":{"code":1}}`, verdict: webhook.Pending,
+			reason: "a status that is not text", status: 200, body: `{"status":{"code":1}}`, verdict: webhook.Pending,
 			message: `in progress: status {"code":1}`,
 		},
 		{
@@ -71,18 +71,18 @@ func TestJudgePoll(t *testing.T) {
 		},
 		{reason: "a bare 202", status: 202, verdict: webhook.Pending, message: "in progress: answered 202"},
 		{
-			reason: "an error that has a status", status: 404, body: `{"status":404,"title":"no such job"}`,
+			reason: "an error with a status", status: 404, body: `{"status":404,"title":"no such job"}`,
 			verdict: webhook.Pending,
 			message: "answered 404: no such job",
 		},
 		{
-			reason: "5xx, whatever it says", status: 503, body: `{"status":"FAILED"}`, verdict: webhook.Pending,
+			reason: "5xx, with any body", status: 503, body: `{"status":"FAILED"}`, verdict: webhook.Pending,
 			message: `answered 503: status "FAILED"`,
 		},
 		{reason: "404", status: 404, verdict: webhook.Pending, message: "answered 404"},
 		{reason: "429 with Retry-After", status: 429, after: "3", verdict: webhook.Pending, message: "answered 429"},
 		{
-			reason: "429, whatever it says", status: 429, body: `{"status":"error","message":"slow down"}`,
+			reason: "429, with any body", status: 429, body: `{"status":"error","message":"slow down"}`,
 			verdict: webhook.Pending, message: "answered 429: slow down",
 		},
 		{
@@ -117,7 +117,7 @@ func TestJudgePoll(t *testing.T) {
 			verdict: webhook.Failed, message: "answered 410",
 		},
 		{
-			reason: "both at once is no success", status: 200, poll: webhook.Poll{Succeeded: "true", Failed: "true"},
+			reason: "both at once are not a success", status: 200, poll: webhook.Poll{Succeeded: "true", Failed: "true"},
 			verdict: webhook.Failed, message: "answered 200",
 		},
 		{
@@ -158,7 +158,7 @@ func TestJudgePoll(t *testing.T) {
 	}
 }
 
-func TestPollURLThatIsNone(t *testing.T) {
+func TestInvalidPollURL(t *testing.T) {
 	t.Parallel()
 	hook := compile(t, webhook.Definition{Mode: webhook.Async, Request: webhook.Request{URL: "http://127.0.0.1:1"}})
 	client := newClient(t, webhook.Options{})
@@ -172,7 +172,7 @@ func TestPollURLThatIsNone(t *testing.T) {
 	}
 	if res := permit(t, client, hook).Poll(t.Context(), aCall(),
 		"http://127.0.0.1:1/nobody"); res.Verdict != webhook.Pending {
-		t.Errorf("nobody there: %+v", res)
+		t.Errorf("no server: %+v", res)
 	}
 	if res := permit(t, client, hook).Poll(t.Context(), aCall(),
 		"http://169.254.169.254/latest"); res.Verdict != webhook.Refused {
@@ -193,7 +193,7 @@ func TestNext(t *testing.T) {
 		}
 	}
 	if _, ok := hook.NextTry(4, webhook.Result{RetryAfter: 0}, most); ok {
-		t.Error("a fifth try of four")
+		t.Error("a fifth try, want at most four")
 	}
 	if got, _ := hook.NextTry(1, webhook.Result{RetryAfter: time.Hour}, most); got != time.Hour {
 		t.Errorf("Retry-After does not win: %v", got)

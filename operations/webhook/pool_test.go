@@ -26,7 +26,7 @@ func newPools(t *testing.T) *transports {
 	return pools
 }
 
-// TestPoolsByNamespace: a namespace that makes thousands of pools takes none of another one's, and all together are
+// TestPoolsByNamespace: a namespace with thousands of pools evicts none of another namespace, and their total is
 // bounded.
 func TestPoolsByNamespace(t *testing.T) {
 	t.Parallel()
@@ -60,8 +60,8 @@ func TestPoolsByNamespace(t *testing.T) {
 	}
 }
 
-// TestConnectionsByNamespace: a namespace may have as many connections as it leaves to others, gives up its idle ones
-// first, and they are counted until they are closed.
+// TestConnectionsByNamespace: a namespace may have as many connections as it leaves to others. It closes its idle ones
+// first. Connections count until they are closed.
 func TestConnectionsByNamespace(t *testing.T) {
 	t.Parallel()
 	pools := newPools(t)
@@ -103,7 +103,7 @@ func TestConnectionsByNamespace(t *testing.T) {
 		t.Errorf("%d of %d are counted", hostile, all)
 	}
 
-	// Idle ones make room.
+	// Idle connections make room.
 	rt, release := pools.get("idle", [32]byte{}, &tls.Config{}, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
 	defer cancel()
@@ -121,7 +121,7 @@ func TestConnectionsByNamespace(t *testing.T) {
 		t.Fatalf("%d connections after a request", n)
 	}
 	pools.mu.Lock()
-	pools.connections.Add("other", maxConnections-1-pools.connections.All()) // others have them
+	pools.connections.Add("other", maxConnections-1-pools.connections.All()) // others hold them
 	pools.mu.Unlock()
 	conn, err := pools.dialer("idle", pools.guard.DialContext)(ctx, "tcp", address)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// TestResponseLimiter plays namespaces that come and go as they like. There are never more answers than slots, and in
-// the end nothing remains.
+// TestResponseLimiter acquires and releases slots of random namespaces. There are never more answers than slots, and no
+// state remains at the end.
 func TestResponseLimiter(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, play uint64) {
@@ -63,7 +63,7 @@ func TestResponseLimiter(t *testing.T) {
 			if left := l.reading.Len() + l.waiting.Len(); l.free != places || l.revoked != 0 || left > 0 {
 				t.Errorf("%d of %d slots are free, %d revoked, %d answers are left", l.free, places, l.revoked, left)
 			}
-			t.Logf("%d gave up their places", evicted)
+			t.Logf("%d returned their places", evicted)
 		})
 	})
 }

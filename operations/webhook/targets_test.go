@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestTargets: a failing endpoint with a secret in its answers, which opens its breaker.
+// TestTargets: the targets show a failing endpoint and its open breaker, and no secret from its answers.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	const secret = "correct-horse"
@@ -78,11 +78,11 @@ func TestTargets(t *testing.T) {
 	}
 	client.Forget("ns", "hook")
 	if left := client.Targets(""); len(left) != 0 {
-		t.Errorf("one that is forgotten is there: %+v", left)
+		t.Errorf("a forgotten endpoint is listed: %+v", left)
 	}
 }
 
-// TestTargetsInUse: who is under way and who waits, by namespace and name.
+// TestTargetsInUse counts the calls under way and the waiting ones, by namespace and name.
 func TestTargetsInUse(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, webhook.Options{})

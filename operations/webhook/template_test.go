@@ -62,10 +62,10 @@ func TestRenderBody(t *testing.T) {
 		},
 		{reason: "outside of quotes objects are JSON", source: `{"r":{{.Resource.point}}}`, want: `{"r":{"x":1,"y":2.5}}`},
 		{reason: "a text that is JSON can stand alone", source: `{"r":{{.Resource.json}}}`, want: `{"r":{"raw":true}}`},
-		{reason: "another cannot add fields", source: `{"r":{{.Resource.inject}}}`, err: "outside of quotes"},
+		{reason: "other text cannot add fields", source: `{"r":{{.Resource.inject}}}`, err: "outside of quotes"},
 		{reason: "the whole resource", source: `{{.Resource.tags}}`, want: `["a","b"]`},
 		{
-			reason: "a text that is not JSON goes as it is", source: `id={{.Resource.id}}&n={{urlquery .Resource.name}}`,
+			reason: "a text that is not JSON is sent unchanged", source: `id={{.Resource.id}}&n={{urlquery .Resource.name}}`,
 			want: `id=app-1&n=quote+%22+and+%5C+slash`,
 		},
 		{
@@ -167,7 +167,7 @@ func TestRenderURL(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason, source, value string
-		want                  string // empty: refused
+		want                  string // empty: an error
 	}{
 		{"path", "https://x.example/a/{{.Resource}}", "b c?d#e", "https://x.example/a/b%20c%3Fd%23e"},
 		{"path with slashes", "https://x.example/a/{{.Resource}}", "b/c", "https://x.example/a/b%2Fc"},
@@ -176,7 +176,7 @@ func TestRenderURL(t *testing.T) {
 			"https://x.example/roles/1%2Froles%2Fadmin",
 		},
 		{
-			"several segments, where that is meant", "https://x.example/a/{{path .Resource}}/d", "b/c d",
+			"several segments, where intended", "https://x.example/a/{{path .Resource}}/d", "b/c d",
 			"https://x.example/a/b/c%20d/d",
 		},
 		{"several segments, out of the path", "https://x.example/a/{{path .Resource}}/d", "../..", ""},
@@ -230,7 +230,7 @@ func TestRenderRest(t *testing.T) {
 			call: webhook.Call{ID: "id", Data: webhook.Data{TenantID: "a\r\nHost: evil"}}, field: "spec.request.headers[X]",
 		},
 		{
-			reason: "a method that is none", req: webhook.Request{Method: "{{.TenantID}}"},
+			reason: "an invalid method", req: webhook.Request{Method: "{{.TenantID}}"},
 			call: webhook.Call{ID: "id", Data: webhook.Data{TenantID: "GET / HTTP/1.1\r\n"}}, field: "spec.request.method",
 		},
 		{reason: "an id with a line break", call: webhook.Call{ID: "a\nb"}, field: "spec.operationID"},
@@ -240,18 +240,18 @@ func TestRenderRest(t *testing.T) {
 			field: "spec.correlationID",
 		},
 		{
-			reason: "a resource that is no JSON", req: webhook.Request{Headers: map[string]string{"X": "{{.TenantID}}"}},
+			reason: "a resource that is not JSON", req: webhook.Request{Headers: map[string]string{"X": "{{.TenantID}}"}},
 			call:  webhook.Call{ID: "id", Data: webhook.Data{Resource: json.RawMessage("{")}},
 			field: "spec.requestObject.resource",
 		},
 		{
-			reason: "what no template looks at is not asked for", req: webhook.Request{Body: ptr("x")}, body: "x",
+			reason: "an unused value is not computed", req: webhook.Request{Body: ptr("x")}, body: "x",
 			call: webhook.Call{ID: "id", Data: webhook.Data{Operation: func() webhook.Fields { panic("asked") }}},
 		},
 		{reason: "the default body", call: webhook.Call{ID: "id"}, body: "{}"},
 		{reason: "GET has no default body", req: webhook.Request{Method: "get"}, call: webhook.Call{ID: "id"}},
 		{
-			reason: "nor one that is spelled out, as the API server does", req: webhook.Request{Method: "GET", Body: ptr("{}")},
+			reason: "nor an explicit one, as the API server sets it", req: webhook.Request{Method: "GET", Body: ptr("{}")},
 			call: webhook.Call{ID: "id"},
 		},
 		{
@@ -295,7 +295,7 @@ func TestRenderConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzJSONBody: whatever a value is, it stays one value.
+// FuzzJSONBody: every value stays one JSON value.
 func FuzzJSONBody(f *testing.F) {
 	for _, seed := range []string{"x", `"`, `\`, `1,"admin":true`, "\u2028\x00", `","admin":"`, "{}", "\xff"} {
 		f.Add(seed)
@@ -320,7 +320,7 @@ func FuzzJSONBody(f *testing.F) {
 	})
 }
 
-// FuzzURL: whatever a value is, the host stays and the query keeps its parameters.
+// FuzzURL: no value changes the host or the query parameters.
 func FuzzURL(f *testing.F) {
 	for _, seed := range []string{"x", "@evil", "?a=b", "#", "/../", "//evil", "\\evil", "%2f", "&b=2"} {
 		f.Add(seed)
@@ -348,7 +348,7 @@ func FuzzURL(f *testing.F) {
 	})
 }
 
-// FuzzTemplate: no template source and no value brings the renderer down.
+// FuzzTemplate: no template source and no value makes the renderer panic.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range []string{
 		"{{.Resource}}", "{{range 9}}{{.}}{{end}}",
@@ -369,8 +369,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// TestHostileTemplates counts what the templates of one call may have evaluated together: the same for one as for
-// sixty-four.
+// TestHostileTemplates bounds the evaluation of all templates of one call together. The bound is the same for one
+// template and for sixty-four.
 func TestHostileTemplates(t *testing.T) {
 	t.Parallel()
 	call := aCall()

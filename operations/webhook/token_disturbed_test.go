@@ -13,9 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// TestTokensDisturbed has many callers use the tokens of one cache, while tokens are revoked at any time, the token
-// endpoint is out of order now and then, and calls are cancelled. A token that a finished call was refused with is sent
-// by no call that begins later.
+// TestTokensDisturbed lets many callers share the tokens of one cache. Tokens are revoked at any time, the token
+// endpoint fails now and then, and calls are canceled. After a call was refused, no later call sends the same token.
 func TestTokensDisturbed(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 1, func(t *testing.T, seed uint64) {
@@ -36,7 +35,7 @@ func TestTokensDisturbed(t *testing.T) {
 			defer mu.Unlock()
 			granted++
 			token := fmt.Sprintf("token-%d-long-enough", granted)
-			revoked["Bearer "+token] = rnd.IntN(4) == 0 // from the beginning
+			revoked["Bearer "+token] = rnd.IntN(4) == 0 // revoked from the start
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":3600}`, token)
 		})

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestTokens: a token is fetched once for all concurrent callers, kept until its renewal, and fetched again only for
-// other inputs or after a refusal. A failed fetch leaves no token.
+// TestTokens: concurrent callers share one fetch of a token, which is kept until its renewal. It is fetched again only
+// for other inputs or after a refusal. A failed fetch leaves no token.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestTokens(t *testing.T) {
 		get("due for renewal", "a", "", "4", "4", true)
 		get("other inputs", "b", "", "5", "5", true)
 		if value := cached.known("ns/hook", "b") + cached.known("ns/hook", "a"); value != "5" {
-			t.Errorf("known is %q, want 5 of the present inputs alone", value)
+			t.Errorf("known is %q, want only 5, of the current inputs", value)
 		}
 		cached.forget("ns/hook")
 		broken := errors.New("broken")

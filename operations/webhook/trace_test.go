@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// told is what a span tells, with its kind and status.
-func told(s spans.Span) map[string]string {
+// attributes returns the attributes of a span, with its name, kind and status.
+func attributes(s spans.Span) map[string]string {
 	all := map[string]string{"name": s.Name(), "kind": s.SpanKind().String()}
 	if s.Status().Code != codes.Unset {
 		all["status"] = s.Status().Code.String() + s.Status().Description
@@ -29,8 +29,8 @@ func told(s spans.Span) map[string]string {
 	return all
 }
 
-// TestASpanForEachAttempt: below that of the caller, and the receiver goes on below it. It tells where the request
-// went, and nothing of what was in it.
+// TestASpanForEachAttempt: each attempt has a span below that of the caller, and the receiver continues it. It shows
+// where the request went, and none of its contents.
 func TestASpanForEachAttempt(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
@@ -64,16 +64,16 @@ func TestASpanForEachAttempt(t *testing.T) {
 		"url.full": server.URL + "/apps/app-1?[masked]", "server.address": u.Hostname(), "server.port": u.Port(),
 		"http.response.status_code": "503", "error.type": "503",
 	}
-	if diff := cmp.Diff(want, told(made.Named("call cleanup")[0])); diff != "" {
+	if diff := cmp.Diff(want, attributes(made.Named("call cleanup")[0])); diff != "" {
 		t.Errorf("call, -want +got:\n%s", diff)
 	}
 	want["name"], want["url.full"], want["http.request.method"] = "poll cleanup", server.URL+"/jobs/1?[masked]", "GET"
 	want["webhook.verdict"] = "Pending"
-	poll := told(made.Named("poll cleanup")[0])
+	poll := attributes(made.Named("poll cleanup")[0])
 	delete(want, "status")
 	delete(want, "error.type")
 	delete(poll, "status")
-	delete(poll, "error.type") // nothing of a poll that was refused is decided by it
+	delete(poll, "error.type") // a refused poll has no outcome
 	if diff := cmp.Diff(want, poll); diff != "" {
 		t.Errorf("poll, -want +got:\n%s", diff)
 	}
@@ -89,13 +89,13 @@ func TestASpanForEachAttempt(t *testing.T) {
 		h := <-server.headers
 		if got, want := h.Get("Traceparent"), "00-"+s.SpanContext().TraceID().String()+"-"+
 			s.SpanContext().SpanID().String()+"-01"; got != want {
-			t.Errorf("%s: the receiver is told %s, want %s", name, got, want)
+			t.Errorf("%s: the receiver gets %s, want %s", name, got, want)
 		}
 	}
 }
 
-// TestWhatASpanTellsOfAnAttemptThatFailed, in one word.
-func TestWhatASpanTellsOfAnAttemptThatFailed(t *testing.T) {
+// TestSpanOfAFailedAttempt: the error type of a failed attempt is one word.
+func TestSpanOfAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -110,7 +110,7 @@ func TestWhatASpanTellsOfAnAttemptThatFailed(t *testing.T) {
 	}{
 		{reason: "no failure", def: at(server.URL)},
 		{reason: "the target", def: at("http://169.254.169.254/x"), want: "target_refused"},
-		{reason: "nobody there", def: at("http://127.0.0.1:1/"), want: "no_answer"},
+		{reason: "no server", def: at("http://127.0.0.1:1/"), want: "no_answer"},
 		{reason: "a field", def: at("{{.Operation.nothing}}"), want: "invalid"},
 		{reason: "cancelled", def: at(server.URL), ctx: canceled, want: "cancelled"},
 		{
@@ -146,7 +146,7 @@ func TestWhatASpanTellsOfAnAttemptThatFailed(t *testing.T) {
 		if len(s) != 1 {
 			t.Fatalf("%s: %v", tt.reason, made.Names())
 		}
-		got := told(s[0])
+		got := attributes(s[0])
 		if got["error.type"] != tt.want || (got["status"] == "Error") != (tt.want != "") {
 			t.Errorf("%s: %v", tt.reason, got)
 		}
@@ -156,7 +156,7 @@ func TestWhatASpanTellsOfAnAttemptThatFailed(t *testing.T) {
 	}
 }
 
-// TestNoProviderNoCost: what is looked at for a span takes nothing without one.
+// TestNoProviderNoCost: without a provider, spans allocate nothing.
 func TestNoProviderNoCost(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
@@ -172,7 +172,7 @@ func TestNoProviderNoCost(t *testing.T) {
 // BenchmarkTracedCall is BenchmarkCall with a span.
 func BenchmarkTracedCall(b *testing.B) { benchmarkTrace(b, spans.Discard()) }
 
-// BenchmarkUntracedCall is the same without.
+// BenchmarkUntracedCall is BenchmarkCall without a provider.
 func BenchmarkUntracedCall(b *testing.B) { benchmarkTrace(b, nil) }
 
 func benchmarkTrace(b *testing.B, tp trace.TracerProvider) {

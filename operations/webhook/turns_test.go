@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// TestTurns has one namespace ask for far more time than there is, in work of 100 ms each. Another one waits for the
-// work that has begun, and for nothing else.
+// TestTurns lets one namespace ask for far more time than there is, in pieces of 100 ms. Another namespace waits only
+// for pieces that have started.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestTurnsAreShared has many namespaces work without a pause: all get the same time, whatever their pieces of work
+// TestTurnsAreShared: many namespaces that work without a pause get the same time, however long their pieces of work
 // take.
 func TestTurnsAreShared(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestTurnsAreShared(t *testing.T) {
 		var all sync.WaitGroup
 		had := make([]atomic.Int64, 6)
 		for n := range had {
-			for range 1 + n { // those who ask more do not get more
+			for range 1 + n { // namespaces with more requests do not get more
 				all.Go(func() {
 					for turns.do(ctx, fmt.Sprint(n), func() {
 						piece := time.Duration(1+3*n) * time.Millisecond
@@ -76,7 +76,7 @@ func TestTurnsAreShared(t *testing.T) {
 	})
 }
 
-func TestTurnsThatAreGivenUp(t *testing.T) {
+func TestAbandonedTurns(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, play uint64) {
 		synctest.Test(t, func(t *testing.T) {

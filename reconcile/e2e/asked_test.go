@@ -21,7 +21,7 @@ import (
 
 var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
-// parent keeps a config map for each gateway until that is deleted. The gateway "odd" is at fault.
+// parent keeps a config map for each gateway until the gateway is deleted. The gateway "odd" always fails.
 type parent struct{ c *client.Client }
 
 func (p parent) Reconcile(ctx context.Context, g *gateway) (reconcile.Result, error) {
@@ -43,8 +43,8 @@ func (p parent) Cleanup(ctx context.Context, g *gateway) (reconcile.Result, erro
 	return reconcile.Retry(p.c.Delete(ctx, child, client.IgnoreNotFound()))
 }
 
-// A program with the rights that were computed from what it has declared, and no others, does all that it does without
-// a request that is refused: observers, children, status, finalizers, Events, flows, and an election or a group.
+// TestComputedRightsAreEnough: with exactly the rights computed from its declarations, a program gets no request
+// refused. It uses observers, children, status, finalizers, Events, flows, and an election or a group.
 func TestComputedRightsAreEnough(t *testing.T) {
 	for name, share := range map[string]func(ns string) fairlead.Option{
 		"election": func(ns string) fairlead.Option { return fairlead.WithLeaderElection(ns, "asking") },
@@ -94,7 +94,7 @@ func TestComputedRightsAreEnough(t *testing.T) {
 			select {
 			case <-seen:
 			case <-b.ctx.Done():
-				t.Fatal("the observer has seen nothing")
+				t.Fatal("the observer was not called")
 			}
 			b.create("web")
 			b.create("flow")
@@ -123,7 +123,7 @@ func TestComputedRightsAreEnough(t *testing.T) {
 			await(b.ctx, t, func() bool { return b.get("web") == nil && b.get("flow") == nil })
 			child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web-child"}}
 			if err := b.user.Get(b.ctx, client.KeyOf(child), child); !apierrors.IsNotFound(err) {
-				t.Errorf("the child is still there: %v", err)
+				t.Errorf("the child still exists: %v", err)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testlimit"
 )
 
-// gadget is the Go type of a program that is older than what is stored: of the kind Gadget it does not know all fields.
+// gadget is the Go type of an old program, which lacks some fields of the stored kind Gadget.
 type gadget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -53,7 +53,7 @@ func (g *gadget) DeepCopyObject() runtime.Object {
 
 var gadgets = schema.GroupVersion{Group: "test.fairlead.io", Version: "v1"}
 
-// cachedClient is a client with a cache of one namespace, which has listed some kinds.
+// cachedClient returns a client with a cache of one namespace, which has listed the given kinds.
 func cachedClient(t *testing.T, namespace, owner string, kinds ...schema.GroupVersionKind) *client.Client {
 	t.Helper()
 	s, err := v1.Scheme()
@@ -103,7 +103,7 @@ func cachedClient(t *testing.T, namespace, owner string, kinds ...schema.GroupVe
 	return c
 }
 
-// owners says who owns a field of an object, as "manager/operation", sorted.
+// owners returns the owners of a field of an object as "manager/operation", sorted.
 func owners(obj metav1.Object, field string) []string {
 	var all []string
 	for _, entry := range obj.GetManagedFields() {
@@ -117,8 +117,7 @@ func owners(obj metav1.Object, field string) []string {
 
 var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
-// An update of what the cache gave out, which has no managedFields, leaves them as they are on the server: nothing is
-// lost by it.
+// An update with a cached object, which lacks managedFields, keeps the managedFields on the server.
 func TestUpdateOfACachedObject(t *testing.T) {
 	ctx, namespace := t.Context(), env.Namespace(t)
 	user, c := thingsClient(t, "user"), cachedClient(t, namespace, "operator", configMapKind,
@@ -148,7 +147,7 @@ func TestUpdateOfACachedObject(t *testing.T) {
 		key := create(fmt.Sprint("web-", i))
 		var own corev1.ConfigMap
 		if err := c.Get(ctx, key, &own); err != nil || len(own.ManagedFields) != 0 {
-			t.Fatalf("%s: it is not from the cache: %v, %v", tc.reason, own.ManagedFields, err)
+			t.Fatalf("%s: the object is not from the cache: %v, %v", tc.reason, own.ManagedFields, err)
 		}
 		tc.change(&own)
 		own.Data["ours"] = "2"
@@ -170,7 +169,7 @@ func TestUpdateOfACachedObject(t *testing.T) {
 		}
 	}
 
-	// What was changed by others since it was read is not overwritten.
+	// A change by another client since the read is not overwritten.
 	key := create("late")
 	var own corev1.ConfigMap
 	if err := c.Get(ctx, key, &own); err != nil {
@@ -185,7 +184,7 @@ func TestUpdateOfACachedObject(t *testing.T) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 
-	// Of a kind that came as protobuf, with defaults of the server.
+	// The same for a kind in protobuf, with defaults of the server.
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
@@ -206,9 +205,9 @@ func TestUpdateOfACachedObject(t *testing.T) {
 	}
 }
 
-// An update replaces the whole object: what the Go type does not know would go, and that is refused where the cache
-// shows it.
-func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
+// An update replaces the whole object. It would drop fields that the Go type lacks, so it is refused if the cache shows
+// such fields.
+func TestUpdateOfFieldsThatTheTypeLacks(t *testing.T) {
 	env.InstallCRDs(t, clustertest.CRDObjects(schemaless("Gadget")))
 	ctx, namespace := t.Context(), env.Namespace(t)
 	kind := gadgets.WithKind("Gadget")
@@ -219,9 +218,9 @@ func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 		spec, status map[string]any
 		writeStatus  bool
 		live         bool
-		lost         string // "": it is allowed
+		lost         string // "": the update is allowed
 	}{
-		"all":   {reason: "it knows everything", spec: map[string]any{"size": int64(1)}},
+		"all":   {reason: "the type has all fields", spec: map[string]any{"size": int64(1)}},
 		"field": {reason: "a field", spec: map[string]any{"size": int64(1), "colour": "red"}, lost: "spec.colour"},
 		"live": {
 			reason: "a field, of an object read live", spec: map[string]any{"size": int64(1), "colour": "red"},
@@ -238,7 +237,7 @@ func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 			lost: "spec.since",
 		},
 		"written": {
-			reason: "what is only written otherwise",
+			reason: "another form of the same value",
 			spec:   map[string]any{"limit": "1000m", "every": "60s", "since": "2026-01-01T01:00:00+01:00"},
 		},
 		"status": {
@@ -250,7 +249,7 @@ func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 			status: map[string]any{"ready": false}, writeStatus: true, lost: "status.ready",
 		},
 		"apart": {
-			reason: "of the spec, by an update of the status that knows all of it",
+			reason: "of the spec, by an update of the status with a type that has all fields",
 			spec:   map[string]any{"colour": "red"}, writeStatus: true,
 		},
 	} {
@@ -306,11 +305,11 @@ func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 			t.Errorf("%s: the colour was lost: %v", tc.reason, want)
 		}
 		if tc.lost != "" && after.GetResourceVersion() != stored.GetResourceVersion() {
-			t.Errorf("%s: it was written", tc.reason)
+			t.Errorf("%s: the object was written", tc.reason)
 		}
 	}
 
-	// Without a Go type all of it is known.
+	// Unstructured objects keep all fields.
 	field := &unstructured.Unstructured{}
 	field.SetGroupVersionKind(kind)
 	if err := c.Get(ctx, client.Key{Namespace: namespace, Name: "field"}, field); err != nil {
@@ -324,7 +323,7 @@ func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 		t.Errorf("the colour is %q", colour)
 	}
 
-	// The metadata alone would empty the object.
+	// An update with metadata alone would empty the object.
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
 		Data:       map[string]string{"a": "b"},
@@ -354,9 +353,8 @@ func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 	}
 }
 
-// All that this server has, and this program's types read as protobuf, is known by these types: an update of it is not
-// refused.
-func TestAllBuiltInKindsAreKnown(t *testing.T) {
+// The built-in Go types have all fields of this server's objects, also from protobuf, so an update is never refused.
+func TestBuiltInTypesHaveAllFields(t *testing.T) {
 	ctx := t.Context()
 	kinds := []schema.GroupVersionKind{}
 	for gvk := range scheme.Scheme.AllKnownTypes() {
@@ -397,9 +395,9 @@ func TestAllBuiltInKindsAreKnown(t *testing.T) {
 	}
 }
 
-// An operator owns what it applies and nothing that users set, with configurations that controller-gen has made of its
-// types, too.
-func TestApplyOwnsWhatItSays(t *testing.T) {
+// An operator owns the fields that it applies and none that users set. This also holds for apply configurations
+// generated by controller-gen.
+func TestApplyOwnsOnlyAppliedFields(t *testing.T) {
 	installThings(t)
 	ctx, namespace := t.Context(), env.Namespace(t)
 	user, c := thingsClient(t, "user"), cachedClient(t, namespace, "operator", v1.SchemeGroupVersion.WithKind("Thing"))

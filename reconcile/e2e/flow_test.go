@@ -21,14 +21,14 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// site is what the fibers of this test work on: a gateway and a config map of its name, which somebody else says is
+// site is the packet of these fibers: a gateway and a config map of its name. Another client marks the config map as
 // ready.
 type site struct {
 	*reconcile.Task[gateway]
 	j *journal
 }
 
-// journal is what was done, by any process.
+// journal records the steps of all processes.
 type journal struct {
 	mu       sync.Mutex
 	ran      []string
@@ -36,7 +36,7 @@ type journal struct {
 	problems []string
 }
 
-// note notes a step, and sees to it that what would undo it is certain to be called.
+// note records a step, and checks that its Undo is certain to run.
 func (j *journal) note(ctx context.Context, s *site, step string) {
 	live := &gateway{}
 	err := s.Client.Live().Get(ctx, client.KeyOf(s.Object), live)
@@ -83,7 +83,7 @@ var bringUp = flow.New("bring-up",
 	}))),
 )
 
-// operator runs a controller of flows until the returned function is called, which checks that nothing of it is left.
+// operator runs a controller of flows until the returned function is called, which checks that all fibers have ended.
 func (b *bench) operator(j *journal) (stop func()) {
 	b.t.Helper()
 	rt := fairlead.New(env.Config(b.t), fairlead.WithScheme(testbed.Scheme()),
@@ -107,7 +107,7 @@ func (b *bench) operator(j *journal) (stop func()) {
 		if err := <-done; err != nil {
 			b.t.Errorf("the runtime failed: %v", err)
 		}
-		// The controller ends when OnEnd has been called, right after which a fiber is live no more.
+		// A fiber counts as live until shortly after OnEnd, and the controller ends with OnEnd.
 		await(b.ctx, b.t, func() bool { return engine.Live() == 0 })
 		if err := engine.Close(context.WithoutCancel(b.ctx)); err != nil {
 			b.t.Error(err)
@@ -115,7 +115,7 @@ func (b *bench) operator(j *journal) (stop func()) {
 	})
 }
 
-// at returns when the stored position is at a step, for a generation.
+// at waits until the stored position is at a step, for a generation.
 func (b *bench) at(name, step string, generation int64) *gateway {
 	b.t.Helper()
 	var g *gateway
@@ -126,8 +126,8 @@ func (b *bench) at(name, step string, generation int64) *gateway {
 	return g
 }
 
-// A flow per object, through everything that can happen to it: its position in the status, a restart in the middle of
-// it, a change of the spec, its end, and its undoing.
+// A flow per object goes through all of its events. Its position is in the status, the program restarts during it, the
+// spec changes, it ends and is undone.
 func TestFlowPerObject(t *testing.T) {
 	b := setup(t)
 	j := &journal{}
@@ -142,10 +142,10 @@ func TestFlowPerObject(t *testing.T) {
 
 	stop()
 	if p := b.get("web").Status.Flow; p.Ended || p.Token != saved.Status.Flow.Token {
-		t.Errorf("after the stop the position is %+v, want that of before", p)
+		t.Errorf("after the stop the position is %+v, want the previous one", p)
 	}
 	stop = b.operator(j)
-	await(b.ctx, t, func() bool { j.mu.Lock(); defer j.mu.Unlock(); return len(j.ran) == 3 }) // at the step that was saved
+	await(b.ctx, t, func() bool { j.mu.Lock(); defer j.mu.Unlock(); return len(j.ran) == 3 }) // at the saved step
 
 	if err := client.Modify(b.ctx, b.user, b.get("web"),
 		func(g *gateway) error { g.Spec.Size = 2; return nil }); err != nil {
@@ -153,7 +153,7 @@ func TestFlowPerObject(t *testing.T) {
 	}
 	preempting := b.at("web", "wait-ready", 2)
 	if preempting.Status.Flow.Token == saved.Status.Flow.Token {
-		t.Error("the fiber of the new spec has the token of the one before")
+		t.Error("the fiber of the new spec has the token of the previous one")
 	}
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web"}}
 	if err := client.Modify(b.ctx, b.user, cm, func(cm *corev1.ConfigMap) error {
@@ -173,14 +173,14 @@ func TestFlowPerObject(t *testing.T) {
 	}
 	await(b.ctx, t, func() bool { return b.get("web") == nil })
 	if err := b.user.Get(b.ctx, client.KeyOf(cm), cm); !apierrors.IsNotFound(err) {
-		t.Errorf("what the flow has made is still there: %v", err)
+		t.Errorf("the object of the flow still exists: %v", err)
 	}
 	stop()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	want := []string{
 		"create 1", "wait-ready 1", // the process ends
-		"wait-ready 1",             // and goes on there
+		"wait-ready 1",             // and resumes there
 		"create 2", "wait-ready 2", // the spec has changed
 		"report 2",
 		"unreport 2", "remove 2",

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// What a reconciler writes, it finds by an index in the same pass, in the version that the server answered: under the
-// new value, and no more under the old one. What it deletes, it does not find.
+// A reconciler finds its own writes by an index in the same pass, in the version that the server returned. A changed
+// object is found under its new value only, and a deleted object is not found.
 func TestOwnWritesByIndex(t *testing.T) {
 	b := setup(t)
 	h, err := cache.AcquireFor[corev1.ConfigMap](b.rt.Cache())
@@ -31,12 +31,12 @@ func TestOwnWritesByIndex(t *testing.T) {
 	var problems []string
 	done := make(chan struct{})
 	b.start(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
-		if n > 1 { // an own deletion is no echo
+		if n > 1 { // an own deletion is not an echo
 			return reconcile.Done, nil
 		}
 		defer close(done)
 		c := b.rt.Client()
-		// found checks that the index has exactly what it should have under a value: one object of that version, or none.
+		// found checks that the index has exactly one object of this version under a value, or none for an empty version.
 		found := func(when, colour, version string) {
 			var got []string
 			for cm, err := range client.List[corev1.ConfigMap](ctx, c, client.Index("colour", colour),
@@ -83,7 +83,7 @@ func TestOwnWritesByIndex(t *testing.T) {
 	select {
 	case <-done:
 	case <-b.ctx.Done():
-		t.Fatal("it is not reconciled")
+		t.Fatal("the object is not reconciled")
 	}
 	if len(problems) > 0 {
 		t.Error(problems)

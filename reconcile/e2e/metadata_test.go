@@ -13,16 +13,16 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// What one program declares of a kind is one watch of whole objects, if anybody looks at more than metadata, whoever is
-// started first; and of metadata if nobody does.
+// One program has a single watch of a kind. It is a watch of whole objects if any declaration needs more than metadata,
+// in any order of starts.
 func TestOneProgramWatchesOnce(t *testing.T) {
 	secrets, configMaps := corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	b := setup(t)
-	var told atomic.Int32
+	var calls atomic.Int32
 	observe.Source[corev1.Secret](b.rt, "secrets")
 	observe.On(b.rt, "secrets", func(_ context.Context, e observe.Event[metav1.PartialObjectMetadata]) error {
 		if o := e.Object(); o != nil && o.Kind == "Secret" && o.APIVersion == "v1" {
-			told.Add(1)
+			calls.Add(1)
 		}
 		return nil
 	})
@@ -37,7 +37,7 @@ func TestOneProgramWatchesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.run()
-	await(b.ctx, t, func() bool { return told.Load() > 0 }) // an event may be repeated
+	await(b.ctx, t, func() bool { return calls.Load() > 0 }) // an event may be repeated
 	held := func(resource string) (metadata []bool) {
 		for _, st := range b.rt.Cache().Stores(corev1.SchemeGroupVersion.WithResource(resource)) {
 			metadata = append(metadata, st.Options().Content.Metadata)

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// outdated is a kind whose definition was made for an older Position.
+// outdated is a kind whose definition was generated for an older Position.
 type outdated struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -55,8 +55,8 @@ func outdatedDefinition() *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// A schema that lacks a part of the position, also one within it, is told, by the names of what is lost.
-func TestAFieldOfThePositionThatTheSchemaLacks(t *testing.T) {
+// The error names the fields of the position that the schema of the kind lacks, also nested ones.
+func TestPositionFieldsMissingInTheSchema(t *testing.T) {
 	env.InstallCRDs(t, clustertest.CRDObjects(outdatedDefinition()))
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(testbed.GroupVersion.WithKind("Outdated"), &outdated{})
@@ -95,7 +95,7 @@ func TestAFieldOfThePositionThatTheSchemaLacks(t *testing.T) {
 		test.change(&p)
 		switch err := positions.Save(t.Context(), "", p); {
 		case test.lost == "" && err != nil:
-			t.Errorf("all of it is kept, and it says: %v", err)
+			t.Errorf("the position is kept, but: %v", err)
 		case test.lost != "" && (!errors.Is(err, client.ErrNotKept) ||
 			!strings.Contains(err.Error(), "cannot keep "+test.lost+" of the position")):
 			t.Errorf("without %s: %v", test.lost, err)

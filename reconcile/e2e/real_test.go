@@ -27,7 +27,7 @@ import (
 
 type gateway = testbed.Gateway
 
-// bench is a namespace of a real control plane, a runtime with one controller, and a user of it.
+// bench is a namespace of a real control plane, with a runtime of one controller and a user's client.
 type bench struct {
 	t         *testing.T
 	ctx       context.Context
@@ -55,7 +55,7 @@ func setup(t *testing.T) *bench {
 	return b
 }
 
-// schemaless is the definition of a kind of the testbed's group that keeps everything.
+// schemaless returns a definition in the testbed's group that preserves all fields.
 func schemaless(kind string) *apiextensionsv1.CustomResourceDefinition {
 	singular, keep := strings.ToLower(kind), true
 	names := apiextensionsv1.CustomResourceDefinitionNames{
@@ -78,7 +78,7 @@ func schemaless(kind string) *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// await polls, as a user of the API would, until something holds.
+// await polls a condition, as a client of the API would.
 func await(ctx context.Context, t *testing.T, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -87,7 +87,7 @@ func await(ctx context.Context, t *testing.T, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatal("it does not come to be")
+			t.Fatal("the condition does not become true")
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (b *bench) get(name string) *gateway {
 	return g
 }
 
-// quiet returns when nothing was reconciled for a while.
+// quiet waits until no reconciliation has started for a while, and returns their number.
 func (b *bench) quiet() int {
 	b.t.Helper()
 	last, since := b.count(), time.Now()
@@ -156,7 +156,7 @@ func (b *bench) quiet() int {
 	return last
 }
 
-// A counter in the status strictly increases, whatever others write meanwhile.
+// A counter in the status strictly increases, whatever other clients write meanwhile.
 func TestCounterUnderConflicts(t *testing.T) {
 	b := setup(t)
 	var mu sync.Mutex
@@ -192,15 +192,15 @@ func TestCounterUnderConflicts(t *testing.T) {
 	})
 	b.create("web")
 	await(b.ctx, t, func() bool { return b.count() >= 20 })
-	mu.Lock() // the controller goes on
+	mu.Lock() // the controller continues
 	defer mu.Unlock()
 	if len(problems) > 0 {
 		t.Error(problems)
 	}
 }
 
-// N own writes of the object, and of one that it owns, lead to exactly one reconciliation, and are read in the same
-// pass.
+// N own writes of the object, and of an object that it owns, lead to exactly one reconciliation. Reads in the same pass
+// return them.
 func TestOwnWrites(t *testing.T) {
 	t.Run("objects", func(t *testing.T) {
 		ownWrites(t, func(c *client.Client, g *gateway, cm *corev1.ConfigMap) (client.Applicable, error) {
@@ -270,7 +270,7 @@ func ownWrites(t *testing.T, owned func(*client.Client, *gateway, *corev1.Config
 	}
 }
 
-// A change of the spec while our patch, which changes nothing, is made is not lost.
+// A change of the spec during a patch without effect is not lost.
 func TestSpecChangeDuringANoOpPatch(t *testing.T) {
 	b := setup(t)
 	var seen sync.Map
@@ -295,12 +295,12 @@ func TestSpecChangeDuringANoOpPatch(t *testing.T) {
 		return reconcile.Done, nil
 	})
 	b.create("web")
-	await(b.ctx, t, func() bool { return b.count() > 10 }) // the spec is changed no more
+	await(b.ctx, t, func() bool { return b.count() > 10 }) // the spec does not change any more
 	last := b.get("web").Generation
 	await(b.ctx, t, func() bool { _, ok := seen.Load(last); return ok })
 }
 
-// cleaner allocates, and releases.
+// cleaner allocates in Reconcile and releases in Cleanup.
 type cleaner struct {
 	b        *bench
 	mu       sync.Mutex
@@ -338,7 +338,7 @@ func (c *cleaner) Cleanup(ctx context.Context, g *gateway) (reconcile.Result, er
 	})
 }
 
-// The deletion begins while the status is patched, and two controllers remove their finalizers at a time.
+// The deletion begins during a patch of the status, and two controllers remove their finalizers concurrently.
 func TestDeletionDuringAStatusPatch(t *testing.T) {
 	b := setup(t)
 	one := &cleaner{b: b, live: map[string]bool{}}

@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
 
-// limited is a program that may do nothing but what it is granted.
+// limited is a program with granted permissions only.
 type limited struct {
 	*bench
 	cfg    *rest.Config
@@ -71,7 +71,7 @@ func (l *limited) page(path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// ready waits until /readyz has this code and says all of that.
+// ready waits until /readyz has this code and contains all of these texts.
 func (l *limited) ready(code int, says ...string) {
 	l.t.Helper()
 	got, body := 0, ""
@@ -91,7 +91,7 @@ func (l *limited) ready(code int, says ...string) {
 	})
 }
 
-// A list that is forbidden is named by /readyz and /debug/controllers in the words of the server, until it is allowed.
+// /readyz and /debug/controllers name a forbidden list with the server's message until it is permitted.
 func TestForbiddenListIsNamed(t *testing.T) {
 	l := newLimited(t)
 	l.runtime()
@@ -104,14 +104,15 @@ func TestForbiddenListIsNamed(t *testing.T) {
 	_, body := l.page("/debug/controllers")
 	for _, want := range append(says, "listing") {
 		if !strings.Contains(body, want) {
-			t.Errorf("/debug/controllers does not say %q:\n%s", want, body)
+			t.Errorf("/debug/controllers lacks %q:\n%s", want, body)
 		}
 	}
 	l.grant(testbed.GroupVersion.Group, "gateways", "get", "list", "watch")
 	l.ready(200, "ready")
 }
 
-// A process that may not read, or not take, the lease is not ready to take over, and says why; one that may is.
+// A process that may not read or write the Lease is not ready, and the message gives the cause. With the permission it
+// is ready.
 func TestForbiddenLeaseIsNamed(t *testing.T) {
 	l := newLimited(t)
 	l.runtime(fairlead.WithLeaderElection(l.namespace, "gateways"))
@@ -129,14 +130,14 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 	select {
 	case <-worked:
 	case <-l.ctx.Done():
-		t.Fatal("nobody leads")
+		t.Fatal("no process leads")
 	}
 	if !strings.Contains(l.log.String(), "lease="+l.namespace+"/gateways") {
-		t.Error("the election does not log where the runtime does")
+		t.Error("the election does not use the logger of the runtime")
 	}
 }
 
-// The same for the lease of one controller: the runtime knows, though it has no lease of its own.
+// The same for the Lease of one controller: the runtime reports it, though it has no Lease of its own.
 func TestForbiddenLeaseOfAController(t *testing.T) {
 	l := newLimited(t)
 	l.grant(testbed.GroupVersion.Group, "gateways", "get", "list", "watch")
@@ -152,12 +153,12 @@ func TestForbiddenLeaseOfAController(t *testing.T) {
 	l.grant("coordination.k8s.io", "leases", "get", "create", "update")
 	l.ready(200, "ready")
 	if !strings.Contains(l.log.String(), "lease="+l.namespace+"/gateways") {
-		t.Error("the election does not log where the runtime does")
+		t.Error("the election does not use the logger of the runtime")
 	}
 }
 
-// A failure that is the object's fault is an Event about it; without the right to write one the log says so, and a
-// right that comes is used.
+// A failure caused by the object is reported as an Event about it. Without the permission to write Events the failure
+// is logged, and a later permission is used.
 func TestEventsOfFailures(t *testing.T) {
 	l := newLimited(t)
 	l.grant(testbed.GroupVersion.Group, "gateways", "get", "list", "watch")

@@ -22,14 +22,14 @@ import (
 	v1 "github.com/fairlead-io/fairlead/internal/testbed/things/v1"
 )
 
-// definition is that of Thing, as controller-gen makes it.
+// definition is the CustomResourceDefinition of Thing, as controller-gen generates it.
 var definition struct {
 	sync.Once
 	yaml []byte
 	err  error
 }
 
-// installThings has the pinned controller-gen make a definition of the Go types, and installs it.
+// installThings generates a definition from the Go types with the pinned controller-gen, and installs it.
 func installThings(t *testing.T) {
 	t.Helper()
 	definition.Do(func() {
@@ -53,7 +53,7 @@ func installThings(t *testing.T) {
 	env.InstallCRDs(t, clustertest.CRDsIn(fstest.MapFS{"things.yaml": {Data: definition.yaml}}))
 }
 
-// thingsClient is a client of a user, without a cache, that knows things.
+// thingsClient returns the client of a user, without a cache, with Thing in its scheme.
 func thingsClient(t *testing.T, owner string) *client.Client {
 	t.Helper()
 	scheme, err := v1.Scheme()
@@ -72,8 +72,7 @@ func thing(namespace, name string) *v1.Thing {
 	return &v1.Thing{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// What users embed is kept by the schema that controller-gen makes of it, all of it, in the form in which it was
-// written.
+// The generated schema keeps every embedded field of Fairlead in its original form.
 func TestEmbeddedTypes(t *testing.T) {
 	installThings(t)
 	c, namespace := thingsClient(t, "operator"), env.Namespace(t)
@@ -89,7 +88,7 @@ func TestEmbeddedTypes(t *testing.T) {
 	}
 	since := metav1.NewTime(at.Truncate(time.Second).Local())
 	slot := alloc.Slot{Key: "k", Since: &since, Value: "v", Releasing: true, Released: 4}
-	// as little as there ever is
+	// the smallest position
 	least := flow.Position{Flow: "bring-up", Step: "servers", Begun: at, Started: at, Token: "t"}
 	want := v1.ThingStatus{
 		Flow: &position, History: []flow.Position{least}, Slots: alloc.Slots{"public-ip": slot, "empty": {}}, Slot: &slot,
@@ -125,11 +124,11 @@ func TestEmbeddedTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(plain(t, want), plain(t, raw.Object["status"])); diff != "" {
-		t.Errorf("stored otherwise than it was sent: %s", diff)
+		t.Errorf("the stored object differs from the sent one: %s", diff)
 	}
 }
 
-// plain is a value as JSON has it.
+// plain returns a value as decoded JSON.
 func plain(t *testing.T, v any) (out any) {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -142,7 +141,7 @@ func plain(t *testing.T, v any) (out any) {
 	return out
 }
 
-// A fiber's position goes through a schema that controller-gen made.
+// A generated schema keeps the position of a fiber.
 func TestPositionInAGeneratedSchema(t *testing.T) {
 	installThings(t)
 	c, own := thingsClient(t, "operator"), thing(env.Namespace(t), "web")

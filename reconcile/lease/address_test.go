@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyAddress: who does not lead says where the leader is asked, and does not tell the address of its predecessor.
+// TestWhyAddress: a process that does not lead reports the address of the leader, and not that of its predecessor.
 func TestWhyAddress(t *testing.T) {
 	bubble(t, func(e *election) {
 		run := func(name, address string) (*lease.Lease, func()) {
@@ -41,7 +41,7 @@ func TestWhyAddress(t *testing.T) {
 		got := two.Why(e.t.Context(), why.Object{})
 		if len(got) != 1 || got[0].Evidence["address"] != "http://10.0.0.7:8081" || got[0].Evidence["host"] != "web-1" ||
 			!strings.Contains(got[0].Message, "at http://10.0.0.7:8081") {
-			e.t.Errorf("it does not say where the leader is: %+v", got)
+			e.t.Errorf("the address of the leader is missing: %+v", got)
 		}
 		if one.Why(e.t.Context(), why.Object{}) != nil || two.Address() != "http://10.0.0.7:8081" {
 			e.t.Errorf("the address is %q", two.Address())
@@ -58,7 +58,7 @@ func TestWhyAddress(t *testing.T) {
 		got = standby.Why(e.t.Context(), why.Object{})
 		if len(got) != 1 || got[0].Evidence["address"] != "" ||
 			!strings.Contains(got[0].Advice, "kubectl port-forward -n a pod/"+host) {
-			e.t.Errorf("of a leader that has told no address: %+v", got)
+			e.t.Errorf("a leader without an address: %+v", got)
 		}
 	})
 }

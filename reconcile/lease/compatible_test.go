@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
 
-// TestCompatible: a candidate with the leader election of client-go and one of this package compete for one Lease.
+// TestCompatible: candidates of client-go and of this package compete for one Lease.
 func TestCompatible(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestCompatible(t *testing.T) {
 		stop()
 		testbed.Settle(5 * time.Second)
 		if !second.IsLeader() {
-			t.Error("the released Lease is not taken by the other")
+			t.Error("the released Lease is not taken by the other candidate")
 		}
 	})
 }

@@ -29,9 +29,9 @@ type voter struct {
 
 	mu   sync.Mutex
 	rnd  *rand.Rand
-	calm bool // nothing is lost
-	cut  bool // nothing arrives
-	slow bool // everything takes seconds, and may arrive after all though it was given up
+	calm bool // no request is lost
+	cut  bool // no request arrives
+	slow bool // requests take seconds, and may still arrive after they were abandoned
 	term context.Context
 	led  int
 }
@@ -63,12 +63,12 @@ func (v *voter) roundTrip(r *http.Request, next http.RoundTripper) (*http.Respon
 	if wait == 0 {
 		return send(r)
 	}
-	late := r.Clone(context.WithoutCancel(r.Context())) // that the caller gives up does not take it back
+	late := r.Clone(context.WithoutCancel(r.Context())) // the server may execute a request that the caller has abandoned
 	answered := make(chan func() (*http.Response, error), 1)
 	v.wire.Go(func() {
 		<-time.After(wait)
 		answer, err := send(late)
-		if err == nil { // perhaps nobody is there any more to read it
+		if err == nil { // the caller may be gone
 			var body []byte
 			body, err = io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
@@ -90,7 +90,7 @@ func (v *voter) set(fn func()) {
 	fn()
 }
 
-// work takes part in terms, until ctx ends.
+// work takes part in terms until ctx ends.
 func (v *voter) work(ctx context.Context) {
 	for {
 		term, done, err := v.lease.Lead(ctx)
@@ -104,7 +104,7 @@ func (v *voter) work(ctx context.Context) {
 	}
 }
 
-// leads says whether the term goes on, and whether it may send requests.
+// leads reports whether the term lasts and whether it may send requests.
 func (v *voter) leads() (leads, sends bool) {
 	v.mu.Lock()
 	term := v.term
@@ -115,9 +115,9 @@ func (v *voter) leads() (leads, sends bool) {
 	return term.Err() == nil, v.lease.Fence(term) == nil
 }
 
-// TestDisturbedElections has three candidates compete for ten minutes while a fifth of their requests go wrong,
-// requests are slow, and candidates, or the server, are away for as long as a lease lasts and longer. Never do two
-// lead, or send requests, at a time; as soon as all is well one leads, and keeps it.
+// TestDisturbedElections has three candidates compete for ten minutes. A fifth of their requests fails, others are
+// slow, and candidates or the server pause longer than a lease lasts. Never do two candidates lead or send requests at
+// the same time. Without faults one leads, and continues to.
 func TestDisturbedElections(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 2, func(t *testing.T, seed uint64) {
@@ -207,8 +207,8 @@ func disturbedElections(t *testing.T, seed uint64) {
 	t.Logf("%d terms", terms)
 }
 
-// TestATermEndsBeforeAnother: a leader whose requests are not answered any more, neither those that renew the lease nor
-// those that give it back, leads no longer than others respect its lease.
+// TestATermEndsBeforeAnother: a leader without any responses, neither to renewals nor to the release, ends before
+// another candidate takes the lease.
 func TestATermEndsBeforeAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestATermEndsBeforeAnother(t *testing.T) {
 		var all sync.WaitGroup
 		defer all.Wait()
 		defer stop()
-		var hang sync.Map // the names of those whose requests are not answered
+		var hang sync.Map // the candidates whose requests get no response
 		var voters []*voter
 		for _, name := range []string{"one", "two"} {
 			cfg := disturb.Config(server.Config(), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
@@ -267,8 +267,8 @@ func TestATermEndsBeforeAnother(t *testing.T) {
 	})
 }
 
-// TestALostTermStaysLost: a process that is told to stop while its work goes on loses the lease, and has it again when
-// another one has led meanwhile. What is left of the work of its term may send nothing any more.
+// TestALostTermStaysLost: a process that is stopped while its work continues loses the lease and gets it back after
+// another one. The remaining work of its first term may send no requests.
 func TestALostTermStaysLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -305,7 +305,7 @@ func TestALostTermStaysLost(t *testing.T) {
 		stopOne()
 		testbed.Settle(time.Minute)
 		if err := one.lease.Fence(term); err != nil {
-			t.Errorf("what is left of the work may not send: %v", err)
+			t.Errorf("the remaining work may not send: %v", err)
 		}
 		one.set(func() { one.cut = true })
 		two, stopTwo := candidate("two")
@@ -316,7 +316,7 @@ func TestALostTermStaysLost(t *testing.T) {
 		}
 		doneTwo()
 		if err := one.lease.Fence(term); err == nil {
-			t.Error("two may send")
+			t.Error("two candidates may send")
 		}
 		stopTwo()
 		testbed.Settle(time.Second)
@@ -327,7 +327,7 @@ func TestALostTermStaysLost(t *testing.T) {
 		}
 		for _, ctx := range []context.Context{term, inner} {
 			if err := one.lease.Fence(ctx); !errors.Is(err, lease.ErrLost) {
-				t.Errorf("work of a term that was lost may send: %v", err)
+				t.Errorf("the work of a lost term may send: %v", err)
 			}
 		}
 	})

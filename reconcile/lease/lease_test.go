@@ -47,12 +47,12 @@ func bubble(t *testing.T, fn func(e *election)) {
 		testbed.Put(t, e.server, testbed.New("a", "web"))
 		fn(e)
 		if e.overlap.Load() {
-			t.Error("two worked at a time")
+			t.Error("two candidates worked at the same time")
 		}
 	})
 }
 
-// start begins a candidate; do is what its reconciliations do.
+// start begins a candidate whose reconciliations call do.
 func (e *election) start(
 	name string, do func(ctx context.Context, c *client.Client, g *testbed.Gateway) error,
 ) *candidate {
@@ -93,7 +93,7 @@ func (e *election) change(n int64) {
 	testbed.Settle(3 * time.Second)
 }
 
-// leads reports whether a process leads: then there is no reason why another one does its work.
+// leads reports whether a process leads. A leader has no cause why another one does its work.
 func leads(t *testing.T, l *lease.Lease) bool {
 	t.Helper()
 	return l.Why(t.Context(), why.Object{}) == nil
@@ -110,7 +110,7 @@ func TestOneWorks(t *testing.T) {
 			two.lease.Fence(t.Context()) == nil {
 			t.Errorf("one worked %d times, two %d", one.calls.Load(), two.calls.Load())
 		}
-		one.stop() // gives the lease back
+		one.stop() // releases the lease
 		testbed.Settle(5 * time.Second)
 		if two.calls.Load() != 1 || !leads(e.t, two.lease) {
 			t.Errorf("five seconds later two has worked %d times", two.calls.Load())
@@ -122,7 +122,7 @@ func TestOneWorks(t *testing.T) {
 	})
 }
 
-// The server does not let the leader renew: its work ends, and it sends nothing, before another one leads.
+// A leader that cannot renew ends its work, and sends no requests, before another one leads.
 func TestLoss(t *testing.T) {
 	bubble(t, func(e *election) {
 		var cause error
@@ -160,25 +160,25 @@ func TestLoss(t *testing.T) {
 			t.Errorf("one leads: %t, two leads: %t", leads(e.t, one.lease), leads(e.t, two.lease))
 		}
 		if n := testbed.Stored(e.server, client.Key{Namespace: "a", Name: "web"}).Status.Count; n == 0 {
-			t.Error("nobody has worked since")
+			t.Error("no candidate has worked since")
 		}
 	})
 }
 
-// Work that goes on after its process was told to stop holds the lease.
+// Work that continues after its process was stopped holds the lease.
 func TestTheLeaseIsHeldUntilTheWorkHasEnded(t *testing.T) {
 	bubble(t, func(e *election) {
 		one := e.start("one", func(ctx context.Context, c *client.Client, g *testbed.Gateway) error {
 			<-ctx.Done()
 			<-time.After(8 * time.Second)
-			return countUp(context.WithoutCancel(ctx), c, g) // it holds the lease: it may
+			return countUp(context.WithoutCancel(ctx), c, g) // allowed, since it holds the lease
 		})
 		two := e.start("two", func(context.Context, *client.Client, *testbed.Gateway) error { return nil })
 		defer two.stop()
 		go one.stop()
 		testbed.Settle(7 * time.Second)
 		if two.calls.Load() != 0 {
-			t.Error("two works beside one")
+			t.Error("two works while one still works")
 		}
 		testbed.Settle(10 * time.Second)
 		if n := testbed.Stored(e.server, client.Key{Namespace: "a", Name: "web"}).Status.Count; n != 1 ||
@@ -189,7 +189,7 @@ func TestTheLeaseIsHeldUntilTheWorkHasEnded(t *testing.T) {
 	})
 }
 
-// Every write of a leader carries the version that it was computed from.
+// Every write of a leader carries the resource version that it was computed from.
 func TestWritesCarryTheirVersion(t *testing.T) {
 	bubble(t, func(e *election) {
 		one := e.start("one", func(ctx context.Context, c *client.Client, g *testbed.Gateway) error {
@@ -234,9 +234,9 @@ func TestOptions(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.Run(ctx); err != nil {
-		t.Errorf("a run that ends at once: %v", err)
+		t.Errorf("a run with a canceled context: %v", err)
 	}
 	if _, _, err := l.Lead(t.Context()); !errors.Is(err, lease.ErrNotLeading) {
-		t.Errorf("after the end: %v", err)
+		t.Errorf("after the run: %v", err)
 	}
 }

@@ -26,12 +26,12 @@ type process struct {
 	server *apiserver.Server
 	lease  *Lease
 	jump   atomic.Int64
-	reads  atomic.Int32  // after so many reads of the clock of the renewal the process is paused; 0: it is not
+	reads  atomic.Int32  // the process is paused after this many reads of the renewal's clock; 0: never
 	stuck  chan struct{} // closed at the end
 	stop   func()
 }
 
-// run starts a candidate in a bubble. tap receives its requests.
+// run runs a candidate in a bubble. tap receives its requests.
 func run(
 	t *testing.T, tap func(*process, *http.Request, http.RoundTripper) (*http.Response, error), test func(*process),
 ) {
@@ -105,8 +105,8 @@ func (p *process) holder() string {
 	return holder
 }
 
-// TestTaken: a process that finds that another process has had the lease since, though it is free again, begins a new
-// term, and the old one has ended.
+// TestTaken: a process that finds that another process has held the lease begins a new term. This holds even if the
+// lease is free again. Its old term has ended.
 func TestTaken(t *testing.T) {
 	t.Parallel()
 	remove := func(p *process) { _ = p.server.Remove(leases, "a", "x") }
@@ -116,13 +116,13 @@ func TestTaken(t *testing.T) {
 		lost    bool // the first term has ended
 		leads   bool
 	}{
-		"Own":     {reason: "no other process has had it", happens: func(p *process) { p.give("me") }, leads: true},
+		"Own":     {reason: "no other process has held the lease", happens: func(p *process) { p.give("me") }, leads: true},
 		"Another": {reason: "another process leads", happens: func(p *process) { p.give("other") }, lost: true},
 		"Given back": {
-			reason: "another process has led, and ended", happens: func(p *process) { p.give("") }, lost: true, leads: true,
+			reason: "another process has led and ended", happens: func(p *process) { p.give("") }, lost: true, leads: true,
 		},
 		"Deleted": {
-			reason: "it was deleted just now: no other process can have led since", happens: remove, leads: true,
+			reason: "the Lease was deleted just now: no other process can have led since", happens: remove, leads: true,
 		},
 		"Deleted old": {
 			reason:  "the deleted Lease may have been that of another process",
@@ -138,7 +138,7 @@ func TestTaken(t *testing.T) {
 				testbed.Settle(5 * time.Second)
 				term := p.lead()
 				if term == nil || p.lease.Fence(term) != nil {
-					t.Fatal("it does not lead")
+					t.Fatal("the process does not lead")
 				}
 				tc.happens(p)
 				testbed.Settle(5 * time.Second)
@@ -149,16 +149,16 @@ func TestTaken(t *testing.T) {
 					t.Errorf("%s: the term ended with %v", tc.reason, context.Cause(term))
 				}
 				if now := p.lead(); (now != nil) != tc.leads || now != nil && (now == term) == tc.lost {
-					t.Errorf("%s: it leads: %t, in the same term: %t", tc.reason, now != nil, now == term)
+					t.Errorf("%s: the process leads: %t, in the same term: %t", tc.reason, now != nil, now == term)
 				}
 			})
 		})
 	}
 }
 
-// TestGivenBackByItsHolderOnly: a process that was stopped for long gives its lease back. That must not free the lease
+// TestReleasedByItsHolderOnly: a process that was paused for long releases its lease. That must not release the lease
 // of a successor.
-func TestGivenBackByItsHolderOnly(t *testing.T) {
+func TestReleasedByItsHolderOnly(t *testing.T) {
 	t.Parallel()
 	for holder, want := range map[string]string{"me": "", "other": "other"} {
 		t.Run(holder, func(t *testing.T) {
@@ -167,16 +167,16 @@ func TestGivenBackByItsHolderOnly(t *testing.T) {
 				p.give(holder)
 				p.stop()
 				if got := p.holder(); got != want {
-					t.Errorf("held by %s and given back: it is held by %q", holder, got)
+					t.Errorf("held by %s and released: it is held by %q", holder, got)
 				}
 			})
 		})
 	}
 }
 
-// TestALateAnswerBeginsNoTerm: a process that was stopped while it acquired the lease learns of it when another process
-// may have it.
-func TestALateAnswerBeginsNoTerm(t *testing.T) {
+// TestLateResponseBeginsNoTerm: a process was paused while it acquired the lease. When it sees the response, another
+// process may hold the lease.
+func TestLateResponseBeginsNoTerm(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		took time.Duration
@@ -203,20 +203,20 @@ func TestALateAnswerBeginsNoTerm(t *testing.T) {
 					t.Errorf("after %v a term has begun: %t", tc.took, term != nil)
 				}
 				if age, held := p.lease.renewal.Age(); held && age < tc.took {
-					t.Errorf("the renewal is said to be %v old", age)
+					t.Errorf("the renewal is reported as %v old", age)
 				}
 				testbed.Settle(time.Second)
 				if _, held := p.lease.renewal.Age(); held || p.lead() != nil {
-					t.Error("it is held for too long")
+					t.Error("the lease is held for too long")
 				}
 			})
 		})
 	}
 }
 
-// TestATermThatExpiresAsItBegins: a process is paused after it has seen that its hold is fresh and before the term
-// begins. The term ends.
-func TestATermThatExpiresAsItBegins(t *testing.T) {
+// TestTermThatExpiresAtItsStart: a process is paused between the check that its hold is fresh and the start of the
+// term. The term ends.
+func TestTermThatExpiresAtItsStart(t *testing.T) {
 	var created atomic.Bool
 	run(t, func(p *process, r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if created.Load() {
@@ -231,14 +231,14 @@ func TestATermThatExpiresAsItBegins(t *testing.T) {
 	}, func(p *process) {
 		testbed.Settle(time.Second)
 		if p.lease.last == nil {
-			t.Error("no term has begun: the test does not pause where it should")
+			t.Error("no term has begun: the test pauses at the wrong place")
 		} else if p.lead() != nil || p.lease.last.Err() == nil {
-			t.Error("the term goes on")
+			t.Error("the term has not ended")
 		}
 	})
 }
 
-// TestATermEndsDuringAStuckRequest: a renewal that does not return when its context ends does not extend the term.
+// TestATermEndsDuringAStuckRequest: a renewal that ignores the end of its context does not extend the term.
 func TestATermEndsDuringAStuckRequest(t *testing.T) {
 	run(t, func(p *process, r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if r.Method == http.MethodPut {
@@ -253,7 +253,7 @@ func TestATermEndsDuringAStuckRequest(t *testing.T) {
 		}
 		testbed.Settle(time.Second)
 		if p.lead() != nil {
-			t.Error("the term goes on")
+			t.Error("the term has not ended")
 		}
 	})
 }

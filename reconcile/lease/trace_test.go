@@ -16,7 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
 
-// TestSpans: renewals that go well make none, however many there are; one that fails or is slow makes one each.
+// TestSpans: successful renewals have no spans. Each failed or slow renewal has one.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -32,11 +32,11 @@ func TestSpans(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { _ = l.Run(ctx) }) // it ends with the context
+		running.Go(func() { _ = l.Run(ctx) }) // ends with the context
 		defer func() { stop(); running.Wait() }()
 		testbed.Settle(time.Minute)
 		if n := made.Names(); len(n) > 0 || !leads(t, l) {
-			t.Errorf("it leads: %t, and has made %v", leads(t, l), n)
+			t.Errorf("leads: %t, spans: %v", leads(t, l), n)
 		}
 		updates := apiserver.Match{Resource: "leases", Verb: "update"}
 		refused := server.On(updates, apiserver.Answer(metav1.Status{
@@ -49,7 +49,7 @@ func TestSpans(t *testing.T) {
 			spans.Value(failed[0], "error.type") != "ServiceUnavailable" ||
 			spans.Value(failed[0], "lease.name") != "a/gateways" ||
 			spans.Value(failed[0], "lease.identity") != "one" || failed[0].Parent().IsValid() {
-			t.Errorf("of renewals that fail there are %+v", failed)
+			t.Errorf("failed renewals have the spans %+v", failed)
 		}
 		testbed.Settle(10 * time.Second)
 		before := len(made.Ended())
@@ -59,7 +59,7 @@ func TestSpans(t *testing.T) {
 		more := made.Ended()[before:]
 		if len(more) == 0 || more[0].Status().Code != codes.Unset ||
 			more[0].EndTime().Sub(more[0].StartTime()) < time.Second {
-			t.Errorf("of renewals that are slow there are %v", more)
+			t.Errorf("slow renewals have the spans %v", more)
 		}
 	})
 }

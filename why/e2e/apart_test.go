@@ -24,8 +24,9 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestFromTheStart: whoever asks while a program comes up is not told that all is done, nor that nobody cares.
-func TestFromTheStart(t *testing.T) {
+// TestWhileTheProgramStarts: while a program starts, the answer is neither that the object is done nor that no
+// controller selects it.
+func TestWhileTheProgramStarts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put("x")
@@ -43,7 +44,7 @@ func TestFromTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(a.Causes) == 0 || a.Causes[0].Type == why.Ended || a.Causes[0].Type == why.NotSelected {
-			t.Fatalf("while it comes up: %+v", a)
+			t.Fatalf("while the program starts: %+v", a)
 		}
 		if a.Causes[0].Type == why.BackOff {
 			return
@@ -53,12 +54,12 @@ func TestFromTheStart(t *testing.T) {
 			ran = true
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("it never fails: %+v", a)
+			t.Fatalf("the reconciliation never fails: %+v", a)
 		}
 	}
 }
 
-// waiting runs fibers each of which waits for the end of the ConfigMap that its object names, or for Pod web.
+// waiting runs a fiber for each ConfigMap. It waits for the end of the ConfigMap that the object names, or for Pod web.
 func (w *world) waiting() *fairlead.Runtime {
 	return steps(flow.Step("wait", func(_ context.Context, f fiberOf) flow.Next {
 		c, _ := flow.Use[*client.Client](f)
@@ -73,7 +74,7 @@ func waitsFor(other string) func(*configMap) {
 	return func(m *configMap) { m.Data = map[string]string{"for": other} }
 }
 
-// TestWaits: objects that wait for each other, in a row or in a ring.
+// TestWaits: objects wait for each other, in a row or in a ring.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -86,28 +87,28 @@ func TestWaits(t *testing.T) {
 	parked := judge.Case{
 		Want: why.Parked, Message: "waits for the end of ConfigMap", Then: []why.Type{why.Parked, why.Parked},
 	}
-	w.judge(rt, "c", judge.Case{Want: why.Parked, Message: "Pod"}) // the others wait for it, and may park before it
+	w.judge(rt, "c", judge.Case{Want: why.Parked, Message: "Pod"}) // the others wait for c, and may park before it
 	got := w.judge(rt, "a", parked)
 	if last := got.Causes[len(got.Causes)-1]; last.About == nil || last.About.Kind != "Pod" || last.Depth != 2 {
-		t.Errorf("the end of the row is not told: %+v", got.Causes)
+		t.Errorf("the end of the row is missing: %+v", got.Causes)
 	}
 	parked.Then = parked.Then[:1]
 	w.judge(rt, "y", parked)
 	got = w.judge(rt, "x", parked)
 	if len(got.Causes) != 2 || got.Causes[1].About == nil || got.Causes[1].About.Name != "x" {
-		t.Errorf("of a ring each is told once: %+v", got.Causes)
+		t.Errorf("want each object of the ring once: %+v", got.Causes)
 	}
 	w.remove("y")
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 }
 
-// TestKinds: a kind is named as kubectl takes it.
+// TestKinds: a kind has the names that kubectl accepts.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put("x")
 	rt := does(fails(errors.New("no route")))(w)
-	w.told(rt, "x", why.BackOff, nil)
+	w.expect(rt, "x", why.BackOff, nil)
 	for _, kind := range []string{
 		"cm", "CM", "configmap", "ConfigMaps", "configmap.v1", "ConfigMap.v1", "configmaps.v1.", "ConfigMap.",
 	} {
@@ -136,7 +137,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestTwoGroups: two groups have a kind of one name; the object that there is is the one that is meant.
+// TestTwoGroups: two groups have a kind of the same name. The existing object decides which kind is meant.
 func TestTwoGroups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -167,18 +168,18 @@ func TestTwoGroups(t *testing.T) {
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.toldOf(rt, why.Object{Kind: "widget", Namespace: w.ns, Name: name}, why.BackOff,
+		w.expectOf(rt, why.Object{Kind: "widget", Namespace: w.ns, Name: name}, why.BackOff,
 			map[string]string{"error": "no " + gv.Group[:1]})
-		w.toldOf(rt, why.Object{Kind: "widgets." + gv.Group, Namespace: w.ns, Name: name}, why.BackOff, nil)
+		w.expectOf(rt, why.Object{Kind: "widgets." + gv.Group, Namespace: w.ns, Name: name}, why.BackOff, nil)
 	}
 	other := why.Object{Kind: "Widget." + groups[0].Group, Namespace: w.ns, Name: "y"}
 	if a, err := rt.Why(t.Context(), other); !errors.Is(err, why.ErrNotFound) {
-		t.Errorf("of the other group: %+v, %v", a, err)
+		t.Errorf("the other group: %+v, %v", a, err)
 	}
 }
 
-// TestCoreAndAnother: the core, whose group has no name, has a kind, and so has another group. Who asks for that of the
-// core is told of nothing else.
+// TestCoreAndAnother: the core group, whose name is empty, and another group have a kind of the same name. A question
+// about the core kind gets no causes of the other one.
 func TestCoreAndAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -212,10 +213,10 @@ func TestCoreAndAnother(t *testing.T) {
 	}
 	named := func(kind string) why.Object { return why.Object{Kind: kind, Namespace: w.ns, Name: "x"} }
 	create(gv)
-	w.toldOf(rt, named("LimitRange"), why.BackOff, map[string]string{"error": "no other"})
+	w.expectOf(rt, named("LimitRange"), why.BackOff, map[string]string{"error": "no other"})
 	for _, kind := range []string{"LimitRange.v1", "limitranges.v1", "limitrange.v1."} {
 		if a, err := rt.Why(t.Context(), named(kind)); !errors.Is(err, why.ErrNotFound) {
-			t.Errorf("%s, of which there is none: %+v, %v", kind, a, err)
+			t.Errorf("%s without an object: %+v, %v", kind, a, err)
 		}
 		if r, of, err := rt.ResourceOf(named(kind)); err != nil ||
 			r != corev1.SchemeGroupVersion.WithResource("limitranges") ||
@@ -227,14 +228,14 @@ func TestCoreAndAnother(t *testing.T) {
 	for kind, controller := range map[string]string{
 		"LimitRange.v1": "core", "limitranges.v1": "core", "LimitRange." + gv.Group: "other",
 	} {
-		a := w.toldOf(rt, named(kind), why.BackOff, map[string]string{"error": "no " + controller})
+		a := w.expectOf(rt, named(kind), why.BackOff, map[string]string{"error": "no " + controller})
 		if i := slices.IndexFunc(a.Causes, func(c why.Cause) bool { return c.Evidence["controller"] != controller }); i >= 0 {
-			t.Errorf("of %s another is told: %+v", kind, a.Causes[i])
+			t.Errorf("the answer about %s has a cause of another kind: %+v", kind, a.Causes[i])
 		}
 	}
 }
 
-// definition is that of a kind which takes everything.
+// definition returns the definition of a kind that accepts all content.
 func definition(gv schema.GroupVersion, kind string) *apiextensionsv1.CustomResourceDefinition {
 	one := strings.ToLower(kind)
 	return &apiextensionsv1.CustomResourceDefinition{
@@ -256,7 +257,7 @@ func definition(gv schema.GroupVersion, kind string) *apiextensionsv1.CustomReso
 	}
 }
 
-// TestClusterScoped: an object that is in no namespace, asked for with one.
+// TestClusterScoped asks for a cluster-scoped object with a namespace.
 func TestClusterScoped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -267,15 +268,16 @@ func TestClusterScoped(t *testing.T) {
 	}), reconcile.Primary(reconcile.From(cache.Fields("metadata.name="+w.ns))), reconcile.WithoutEvents())
 	w.run(rt)
 	asked := why.Object{Kind: "ns", Namespace: "default", Name: w.ns}
-	a := w.toldOf(rt, asked, why.BackOff, map[string]string{"error": "no quota"})
+	a := w.expectOf(rt, asked, why.BackOff, map[string]string{"error": "no quota"})
 	if a.Namespace != "" || a.Kind != "Namespace" {
 		t.Errorf("%+v", a)
 	}
-	w.toldOf(rt, why.Object{Kind: "ns", Name: "default"}, why.NotSelected, map[string]string{"fields": w.ns})
+	w.expectOf(rt, why.Object{Kind: "ns", Name: "default"}, why.NotSelected, map[string]string{"fields": w.ns})
 }
 
-// TestForbiddenElsewhere: of two namespaces one may not be watched, which is no trouble for what is in the other one.
-func TestForbiddenElsewhere(t *testing.T) {
+// TestForbiddenInAnotherNamespace: a program may not watch one of its two namespaces. Objects in the other one have no
+// cause for that.
+func TestForbiddenInAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	other := at(t, w.cfg, env.Namespace(t))
@@ -291,7 +293,7 @@ func TestForbiddenElsewhere(t *testing.T) {
 	})
 }
 
-// TestUnremovable: a program may clean up, but not take its finalizer away.
+// TestUnremovable: a program may clean up, but not remove its finalizer.
 func TestUnremovable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -305,7 +307,7 @@ func TestUnremovable(t *testing.T) {
 	})
 }
 
-// TestForeground: it was deleted in the foreground, and nobody collects what it owns.
+// TestForeground: an object was deleted in the foreground, and no garbage collector deletes its dependents.
 func TestForeground(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -316,7 +318,7 @@ func TestForeground(t *testing.T) {
 		}}
 	})
 	rt := w.program(well)
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 	if err := w.kube.CoreV1().ConfigMaps(w.ns).Delete(t.Context(), "x", metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationForeground),
 	}); err != nil {
@@ -327,9 +329,9 @@ func TestForeground(t *testing.T) {
 	})
 }
 
-// TestAgain: what has failed for good is tried anew when the object is another one, or was changed; then nothing of the
-// failure is told any more. Another controller of the kind has nothing to say beside one that fails.
-func TestAgain(t *testing.T) {
+// TestFailureEnds: a terminal failure is retried when the object is changed or replaced. Then the answer does not
+// mention the failure any more. Another controller of the kind adds no cause beside one that fails.
+func TestFailureEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	bad := func(m *configMap) { m.Data = map[string]string{"size": "none"} }
@@ -355,7 +357,7 @@ func TestAgain(t *testing.T) {
 			t.Errorf("beside the failure: %+v", a)
 		}
 		mend()
-		if a := w.told(rt, "x", why.Ended, nil); strings.Contains(a.Causes[0].Message, "size") {
+		if a := w.expect(rt, "x", why.Ended, nil); strings.Contains(a.Causes[0].Message, "size") {
 			t.Errorf("%+v", a)
 		}
 		w.change("x", bad)

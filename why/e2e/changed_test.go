@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestDeselected: somebody has taken the label away by which an object was chosen, to pause it, or has deleted it.
+// TestDeselected: another client has removed the label that selected an object, or has deleted the object.
 func TestDeselected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -27,17 +27,17 @@ func TestDeselected(t *testing.T) {
 	rt := fairlead.New(w.cfg)
 	reconcile.New(rt, "maps", cleaner{fn: well}, here(w, cache.Labels("app=web")), reconcile.WithoutEvents())
 	w.run(rt)
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 	w.change("x", func(m *configMap) { m.Labels["app"] = "paused" })
-	w.told(rt, "x", why.NotSelected, map[string]string{"selector": "app=web", "labels": "app=paused"})
+	w.expect(rt, "x", why.NotSelected, map[string]string{"selector": "app=web", "labels": "app=paused"})
 	w.remove("x")
-	a := w.told(rt, "x", why.NotSelected, map[string]string{"selector": "app=web"})
+	a := w.expect(rt, "x", why.NotSelected, map[string]string{"selector": "app=web"})
 	if len(a.Causes) != 1 {
 		t.Errorf("%+v", a)
 	}
 }
 
-// TestLeavingNamespace: the namespace is being deleted, so that nothing can be made in it.
+// TestLeavingNamespace: the namespace is being deleted, so that no objects can be created in it.
 func TestLeavingNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -45,16 +45,16 @@ func TestLeavingNamespace(t *testing.T) {
 	if err := w.kube.CoreV1().Namespaces().Delete(t.Context(), w.ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.told(w.creates(), "x", why.Forbidden, map[string]string{"refusedBy": "terminated", "verb": "create"})
+	w.expect(w.creates(), "x", why.Forbidden, map[string]string{"refusedBy": "terminated", "verb": "create"})
 }
 
-// TestChildKept: a child that is to go before its owner is kept by the finalizer of somebody else.
+// TestChildKept: the finalizer of another client keeps a child that must be deleted before its owner.
 func TestChildKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put("x")
 	rt := w.children()
-	w.told(rt, "x", why.Parked, map[string]string{"node": "deployment"})
+	w.expect(rt, "x", why.Parked, map[string]string{"node": "deployment"})
 	deployments := w.kube.AppsV1().Deployments(w.ns)
 	d, err := deployments.Get(t.Context(), "x", metav1.GetOptions{})
 	if err == nil {
@@ -65,14 +65,14 @@ func TestChildKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.remove("x")
-	a := w.told(rt, "x", why.Parked, map[string]string{"node": "deployment", "finalizers": "example.com/drain"})
+	a := w.expect(rt, "x", why.Parked, map[string]string{"node": "deployment", "finalizers": "example.com/drain"})
 	if len(a.Causes) < 2 || a.Causes[1].Type != why.ForeignFinalizer || a.Causes[1].About == nil ||
 		a.Causes[1].About.Kind != "Deployment" {
-		t.Errorf("what keeps the child is not told: %+v", a.Causes)
+		t.Errorf("the finalizer of the child is missing: %+v", a.Causes)
 	}
 }
 
-// TestChildOfChild: a child of a child is what does not move.
+// TestChildOfChild: a child of a child makes no progress.
 func TestChildOfChild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -92,7 +92,7 @@ func TestChildOfChild(t *testing.T) {
 	w.judge(rt, "x", judge.Case{Want: why.Parked, Evidence: []string{"child=x"}, Then: []why.Type{why.BackOff}})
 }
 
-// TestUnauthorized: the API server does not know the program any more, and answers all the same.
+// TestUnauthorized: the API server rejects the credentials of the program.
 func TestUnauthorized(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -107,15 +107,15 @@ func TestUnauthorized(t *testing.T) {
 		}
 	})
 	rt := w.program(well)
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 	close(expired)
-	c := w.told(rt, "x", why.SourceStale, map[string]string{"error": "Unauthorized"}).Causes[0]
+	c := w.expect(rt, "x", why.SourceStale, map[string]string{"error": "Unauthorized"}).Causes[0]
 	if strings.Contains(c.Message, "does not answer") || !strings.Contains(c.Advice, "token") {
 		t.Errorf("%+v", c)
 	}
 }
 
-// TestNotRun: a program that nobody has started.
+// TestNotRun: a program that was not started.
 func TestNotRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -123,7 +123,7 @@ func TestNotRun(t *testing.T) {
 	rt := fairlead.New(w.cfg)
 	defer rt.Client().Close()
 	reconcile.New(rt, "maps", well, here(w), reconcile.WithoutEvents())
-	if c := w.told(rt, "x", why.NotLeading, nil).Causes[0]; c.Advice == "" {
+	if c := w.expect(rt, "x", why.NotLeading, nil).Causes[0]; c.Advice == "" {
 		t.Errorf("%+v", c)
 	}
 }

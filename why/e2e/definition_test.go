@@ -18,7 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// gateways installs a definition whose objects nobody converts, if so, with one object of the version that is stored.
+// gateways installs a definition with one object of the stored version. If converted is set, its conversion webhook is
+// unreachable.
 func (w *world) gateways(converted bool) dynamic.Interface {
 	w.Helper()
 	c, err := dynamic.NewForConfig(w.cfg)
@@ -68,7 +69,7 @@ func (w *world) gateways(converted bool) dynamic.Interface {
 	return c
 }
 
-// ofGateways runs a controller of them.
+// ofGateways runs a controller of gateways.
 func (w *world) ofGateways() *fairlead.Runtime {
 	rt := fairlead.New(w.cfg, fairlead.WithScheme(testbed.Scheme()))
 	type gateways = reconcile.Func[testbed.Gateway]
@@ -78,7 +79,7 @@ func (w *world) ofGateways() *fairlead.Runtime {
 	return w.run(rt)
 }
 
-// TestDefinitionGone: the definition of the kind is deleted while the program runs, and with it all objects.
+// TestDefinitionGone: the definition of the kind, and with it all objects, is deleted while the program runs.
 func TestDefinitionGone(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
@@ -86,27 +87,27 @@ func TestDefinitionGone(t *testing.T) {
 	api := w.gateways(false)
 	rt := w.ofGateways()
 	x := why.Object{Kind: "Gateway", Namespace: w.ns, Name: "x"}
-	w.toldOf(rt, x, why.Ended, nil)
+	w.expectOf(rt, x, why.Ended, nil)
 	crds := api.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
 	if err := crds.Delete(t.Context(), "gateways."+testbed.GroupVersion.Group, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	told := w.toldOf(rt, x, why.SourceStale, map[string]string{"reason": "NotFound", "resource": "gateways"}).Causes[0]
-	if !strings.Contains(told.Advice, "Install its CustomResourceDefinition") {
-		t.Errorf("%+v", told)
+	answer := w.expectOf(rt, x, why.SourceStale, map[string]string{"reason": "NotFound", "resource": "gateways"}).Causes[0]
+	if !strings.Contains(answer.Advice, "Install its CustomResourceDefinition") {
+		t.Errorf("%+v", answer)
 	}
 }
 
-// TestConversionDown: objects of the version that the program reads have to be converted, and nobody does.
+// TestConversionDown: objects must be converted to the version that the program reads, and the webhook is down.
 func TestConversionDown(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
 	w := at(t, c.Config(), clustertest.Namespace(t, c.Config()))
 	w.gateways(true)
 	rt := w.ofGateways()
-	told := w.toldOf(rt, why.Object{Kind: "Gateway", Namespace: w.ns, Name: "x"}, why.SourceStale,
+	answer := w.expectOf(rt, why.Object{Kind: "Gateway", Namespace: w.ns, Name: "x"}, why.SourceStale,
 		map[string]string{"error": "conversion webhook"}).Causes[0]
-	if strings.Contains(told.Message, "does not answer") || !strings.Contains(told.Advice, "conversion") {
-		t.Errorf("%+v", told)
+	if strings.Contains(answer.Message, "does not answer") || !strings.Contains(answer.Advice, "conversion") {
+		t.Errorf("%+v", answer)
 	}
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// judged is what has to be told of ConfigMap x of a stuck program.
+// judged is the expected answer about ConfigMap x of a stuck program.
 type judged struct {
 	run func(w *world) *fairlead.Runtime
 	judge.Case
 }
 
-// judge waits until the answer about a ConfigMap is as it has to be.
+// judge waits until the answer about a ConfigMap is the expected one.
 func (w *world) judge(rt *fairlead.Runtime, name string, j judge.Case) why.Answer {
 	w.Helper()
 	return j.Await(w.T, name, patience, func() (why.Answer, error) {
@@ -41,7 +41,7 @@ func steps(nodes ...flow.Node[configMap]) func(*world) *fairlead.Runtime {
 
 type fiberOf = *flow.Fiber[configMap]
 
-// answers has the API server answer requests of a program to Secrets as somebody says.
+// answers makes the API server answer requests to Secrets with a failure.
 func answers(code int, reason, message string) func(*world) *fairlead.Runtime {
 	return func(w *world) *fairlead.Runtime {
 		w.cfg = disturb.Config(w.cfg, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestOdd makes situations of programs that are wrong in some way that the API server, or who wrote them, did not mean.
+// TestOdd: programs are stuck in ways that their authors, or the API server, did not intend.
 func TestOdd(t *testing.T) {
 	t.Parallel()
 	cm := func(ctx context.Context, c *client.Client, m *configMap, change func(*configMap)) error {
@@ -140,7 +140,7 @@ func TestOdd(t *testing.T) {
 		"rate": {
 			run: func(w *world) *fairlead.Runtime {
 				rt := does(fails(nil), reconcile.RateLimit(1, time.Hour))(w)
-				w.told(rt, "x", why.Ended, nil)
+				w.expect(rt, "x", why.Ended, nil)
 				w.change("x", func(m *configMap) { m.Data = map[string]string{"a": "b"} })
 				return rt
 			},
@@ -152,7 +152,7 @@ func TestOdd(t *testing.T) {
 		"paced": {
 			run: func(w *world) *fairlead.Runtime {
 				rt := does(fails(nil), reconcile.TotalRateLimit(1, time.Hour))(w)
-				w.told(rt, "x", why.Ended, nil)
+				w.expect(rt, "x", why.Ended, nil)
 				w.change("x", func(m *configMap) { m.Data = map[string]string{"a": "b"} })
 				return rt
 			},

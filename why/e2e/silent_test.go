@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// muted is the answer to a watch, which brings nothing any more from some time on, and does not end.
+// muted is the response to a watch that at some time delivers no more events, and does not end.
 type muted struct {
 	io.ReadCloser
 	silent *atomic.Bool
@@ -30,7 +30,7 @@ func (m muted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestSilentWatch: something swallows what the watch brings, while other requests are answered.
+// TestSilentWatch: the events of a watch are lost, while other requests are answered.
 func TestSilentWatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -44,12 +44,12 @@ func TestSilentWatch(t *testing.T) {
 		return answer, err
 	})
 	rt := w.program(well)
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 	silent.Store(true)
 	if _, err := w.kube.CoreV1().ConfigMaps(w.ns).Patch(t.Context(), "x", types.MergePatchType,
 		[]byte(`{"data":{"a":"b"}}`),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.told(rt, "x", why.SourceStale, map[string]string{"resource": "configmaps", "known": "", "server": ""})
+	w.expect(rt, "x", why.SourceStale, map[string]string{"resource": "configmaps", "known": "", "server": ""})
 }

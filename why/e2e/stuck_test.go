@@ -38,7 +38,7 @@ func TestForbidden(t *testing.T) {
 	w := newWorld(t)
 	w.cfg = w.user()
 	w.put("x")
-	a := w.told(w.creates(), "x", why.Forbidden, map[string]string{
+	a := w.expect(w.creates(), "x", why.Forbidden, map[string]string{
 		"verb": "create", "resource": "secrets", "namespace": w.ns, "user": "user-of-" + w.ns, "status": "403",
 		"attempts": "",
 		"rule":     `{apiGroups: [""], resources: ["secrets"], verbs: ["create"]}`,
@@ -50,7 +50,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestForbiddenWatch: the right to watch is missing, so that nothing is known.
+// TestForbiddenWatch: the program may not watch, so its cache is empty.
 func TestForbiddenWatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,12 +64,12 @@ func TestForbiddenWatch(t *testing.T) {
 	}),
 		here(w), reconcile.WithoutEvents(), reconcile.Owns[corev1.Secret](reconcile.From(cache.Namespaces(w.ns))))
 	w.run(rt)
-	w.told(rt, "x", why.SourceStale, map[string]string{"resource": "secrets", "reason": "Forbidden", "synced": "false"})
+	w.expect(rt, "x", why.SourceStale, map[string]string{"resource": "secrets", "reason": "Forbidden", "synced": "false"})
 	w.cfg = admin
 }
 
-// TestConflictStorm has somebody else write each time what a reconciler is about to. That is a Secret: a ConfigMap has
-// no generation, so each change of it is a new spec, with which a failure is over.
+// TestConflictStorm: another client writes before each write of a reconciler. The object is a Secret, since each change
+// of a ConfigMap is a new spec, which ends a failure.
 func TestConflictStorm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -98,7 +98,7 @@ func TestConflictStorm(t *testing.T) {
 		return reconcile.Retry(rt.Client().Update(ctx, shared, client.SameVersion()))
 	}))
 	close(ready)
-	w.told(rt, "x", why.Conflict, map[string]string{"status": "409", "conflicts": "", "verb": "update", "attempts": ""})
+	w.expect(rt, "x", why.Conflict, map[string]string{"status": "409", "conflicts": "", "verb": "update", "attempts": ""})
 }
 
 func TestBackOff(t *testing.T) {
@@ -109,11 +109,11 @@ func TestBackOff(t *testing.T) {
 	rt := w.program(fn(func(context.Context, *configMap) (reconcile.Result, error) {
 		return reconcile.Retry(errors.New("the router is off"))
 	}), reconcile.WithBackoff(reconcile.Backoff{Base: time.Hour, Cap: time.Hour})) // one attempt within the test
-	c := w.told(rt, "x", why.BackOff, map[string]string{
+	c := w.expect(rt, "x", why.BackOff, map[string]string{
 		"error": "the router is off", "attempts": "1",
 		"controller": "maps",
 	}).Causes[0]
-	// The delay is drawn from a tenth of it on.
+	// The delay is at least a tenth of the base.
 	if wait := c.Until.Sub(c.Since); wait < 5*time.Minute || wait > time.Hour || c.Since.Before(begun) {
 		t.Errorf("since %v, until %v", c.Since, c.Until)
 	}
@@ -126,7 +126,7 @@ func TestTerminal(t *testing.T) {
 	rt := w.program(fn(func(context.Context, *configMap) (reconcile.Result, error) {
 		return reconcile.Terminal(errors.New("no such size"))
 	}))
-	c := w.told(rt, "x", why.BackOff, map[string]string{"error": "no such size", "class": "stopped"}).Causes[0]
+	c := w.expect(rt, "x", why.BackOff, map[string]string{"error": "no such size", "class": "stopped"}).Causes[0]
 	if !c.Until.IsZero() || !strings.Contains(c.Message, "not retried") {
 		t.Errorf("%+v", c)
 	}
@@ -139,7 +139,7 @@ func TestOwnCause(t *testing.T) {
 	rt := w.program(fn(func(context.Context, *configMap) (reconcile.Result, error) {
 		return reconcile.Retry(why.Because(errors.New("cannot push"), why.Cause{Type: "NoMoney", Message: "nobody has paid"}))
 	}))
-	w.told(rt, "x", "NoMoney", map[string]string{"error": "cannot push", "attempts": ""})
+	w.expect(rt, "x", "NoMoney", map[string]string{"error": "cannot push", "attempts": ""})
 }
 
 func TestAfter(t *testing.T) {
@@ -150,7 +150,7 @@ func TestAfter(t *testing.T) {
 		return reconcile.After(time.Hour),
 			nil
 	}))
-	if c := w.told(rt, "x", why.Parked,
+	if c := w.expect(rt, "x", why.Parked,
 		map[string]string{"result": "After"}).Causes[0]; time.Until(c.Until) < 50*time.Minute || !c.Progress {
 		t.Errorf("%+v", c)
 	}
@@ -163,18 +163,18 @@ func TestHealthy(t *testing.T) {
 	w.put("x")
 	rt := w.program(fn(func(context.Context, *configMap) (reconcile.Result, error) { return reconcile.Done, nil }))
 	for _, kind := range []string{"ConfigMap", "configmaps", "cm"} {
-		a := w.toldOf(rt, why.Object{Kind: kind, Namespace: w.ns, Name: "x"}, why.Ended, nil)
+		a := w.expectOf(rt, why.Object{Kind: kind, Namespace: w.ns, Name: "x"}, why.Ended, nil)
 		if a.Causes[0].Since.Before(begun) || a.Kind != "ConfigMap" {
 			t.Errorf("%+v", a)
 		}
 	}
 	if _, err := rt.Why(t.Context(), why.Object{Kind: "cm", Namespace: w.ns, Name: "none"}); !errors.Is(err,
 		why.ErrNotFound) {
-		t.Errorf("of none: %v", err)
+		t.Errorf("an absent object: %v", err)
 	}
 }
 
-// fibers is a program whose objects are fibers.
+// fibers returns a program whose objects are fibers.
 func (w *world) fibers(fl *flow.Flow[configMap]) *fairlead.Runtime {
 	rt := fairlead.New(w.cfg)
 	reconcile.Flow(rt, "maps", rt.Engine(), reconcile.Fibers[configMap, configMap]{
@@ -192,7 +192,7 @@ func TestParked(t *testing.T) {
 		return f.Await(client.Condition[corev1.Pod](c, client.Key{Namespace: f.Packet.Namespace, Name: "web"}, "Ready"),
 			flow.Timeout(time.Hour))
 	})))
-	w.told(rt, "x", why.Parked, map[string]string{"step": "bring/wait", "condition": "Ready", "seen": "there is no Pod"})
+	w.expect(rt, "x", why.Parked, map[string]string{"step": "bring/wait", "condition": "Ready", "seen": "there is no Pod"})
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
@@ -210,13 +210,14 @@ func TestParked(t *testing.T) {
 	if _, err := pods.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c := w.told(rt, "x", why.Parked, map[string]string{"condition": "Ready", "seen": "False, Crashing, exit 1"}).Causes[0]
+	a := w.expect(rt, "x", why.Parked, map[string]string{"condition": "Ready", "seen": "False, Crashing, exit 1"})
+	c := a.Causes[0]
 	if c.About == nil || *c.About != (why.Object{Kind: "Pod", Namespace: w.ns, Name: "web"}) {
 		t.Errorf("about %v", c.About)
 	}
 }
 
-// TestStepForbidden: a step of a fiber lacks a right, and is tried again.
+// TestStepForbidden: a step of a fiber lacks a permission and is retried.
 func TestStepForbidden(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -229,18 +230,18 @@ func TestStepForbidden(t *testing.T) {
 		}
 		return f.Next()
 	}, flow.Retry(flow.Backoff{}))))
-	w.told(rt, "x", why.Forbidden, map[string]string{
+	w.expect(rt, "x", why.Forbidden, map[string]string{
 		"verb": "create", "resource": "secrets", "step": "bring/write", "attempts": "",
 	})
 }
 
-// TestTwoFibers: a fiber of the key of an object waits for another one, which waits for a token.
+// TestTwoFibers: a fiber with the key of an object waits for another fiber, which waits for a token.
 func TestTwoFibers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put("x")
 	rt := w.program(fn(func(context.Context, *configMap) (reconcile.Result, error) { return reconcile.Done, nil }))
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 	holds := flow.New("holds", flow.Step("wait", func(_ context.Context, f *flow.Fiber[configMap]) flow.Next {
 		return f.Suspend(f.Token())
 	}))
@@ -252,7 +253,7 @@ func TestTwoFibers(t *testing.T) {
 		}
 		w.has(rt, "x", why.Parked)
 	}
-	a := w.told(rt, "x", why.QueuedBehind, map[string]string{"holder": "holds/wait", "holderStatus": "parked"})
+	a := w.expect(rt, "x", why.QueuedBehind, map[string]string{"holder": "holds/wait", "holderStatus": "parked"})
 	if len(a.Causes) < 2 || a.Causes[1].Type != why.Parked || !strings.Contains(a.Causes[1].Message, "token") {
 		t.Errorf("%+v", a.Causes)
 	}
@@ -280,9 +281,9 @@ func TestQueue(t *testing.T) {
 	})
 	slow := why.Object{Kind: "ConfigMap", Namespace: w.ns, Name: "slow"}
 	if strings.Contains(a.Causes[0].Evidence["busy"], "slow") || a.Causes[1].About == nil || *a.Causes[1].About != slow {
-		t.Errorf("an object is named to who may not know of it: %+v", a)
+		t.Errorf("the first cause names another object: %+v", a)
 	}
-	w.told(rt, "slow", why.Parked, map[string]string{"running": "s", "controller": "maps"})
+	w.expect(rt, "slow", why.Parked, map[string]string{"running": "s", "controller": "maps"})
 }
 
 func TestRetryAfter(t *testing.T) {
@@ -301,10 +302,10 @@ func TestRetryAfter(t *testing.T) {
 			Header: http.Header{"Content-Type": {"application/json"}, "Retry-After": {"40"}}, ProtoMajor: 1, ProtoMinor: 1,
 		}, nil
 	})
-	c := w.told(w.creates(), "x", why.RetryAfter, map[string]string{
+	c := w.expect(w.creates(), "x", why.RetryAfter, map[string]string{
 		"status": "429", "retryAfter": "40s", "running": "", "verb": "create",
 	}).Causes[0]
-	// The delay is 40 seconds and up to a tenth more, from the answer on.
+	// The delay is 40 seconds plus up to a tenth, from the response on.
 	if c.Until.Before(begun.Add(39*time.Second)) || time.Until(c.Until) > 45*time.Second {
 		t.Errorf("until %v", c.Until)
 	}
@@ -347,21 +348,21 @@ func TestAdmission(t *testing.T) {
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		_ = policies.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{}) // the test is over
-		_ = policies.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})       // likewise
+		_ = policies.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})       // the test is over
 	})
 	var rt *fairlead.Runtime
 	ready := make(chan struct{})
 	rt = w.program(fn(func(ctx context.Context, m *configMap) (reconcile.Result, error) {
 		<-ready
 		s := secret(m.Namespace, "")
-		s.GenerateName = "s-" // one after the other, until the policy is heeded
+		s.GenerateName = "s-" // repeated until the policy is in force
 		if err := rt.Client().Create(ctx, s); err != nil {
 			return reconcile.Retry(err)
 		}
 		return reconcile.After(100 * time.Millisecond), nil
 	}))
 	close(ready)
-	w.told(rt, "x", why.Forbidden, map[string]string{
+	w.expect(rt, "x", why.Forbidden, map[string]string{
 		"refusedBy": "ValidatingAdmissionPolicy " + name, "error": "secrets are not wanted here", "verb": "create",
 	})
 }
@@ -375,14 +376,14 @@ func TestQuota(t *testing.T) {
 	q, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
 	}, metav1.CreateOptions{})
-	if err == nil { // what a controller does, which this control plane does not have
+	if err == nil { // a controller does this, which this control plane lacks
 		q.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
 		_, err = quotas.UpdateStatus(t.Context(), q, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.told(w.creates(), "x", why.Forbidden, map[string]string{
+	w.expect(w.creates(), "x", why.Forbidden, map[string]string{
 		"refusedBy": "ResourceQuota small", "error": "exceeded quota", "status": "403",
 	})
 }

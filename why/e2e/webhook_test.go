@@ -18,8 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestAdmissionWebhook: a webhook of the API server refuses what a program writes; later the API server cannot reach
-// it.
+// TestAdmissionWebhook: an admission webhook denies the writes of a program. Later the API server cannot reach it.
 func TestAdmissionWebhook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -69,16 +68,16 @@ func TestAdmissionWebhook(t *testing.T) {
 	rt = w.program(fn(func(ctx context.Context, m *configMap) (reconcile.Result, error) {
 		<-ready
 		s := secret(m.Namespace, "")
-		s.GenerateName = "s-" // one after the other, until the webhook is asked
+		s.GenerateName = "s-" // repeated until the webhook is in force
 		if err := rt.Client().Create(ctx, s); err != nil {
 			return reconcile.Retry(err)
 		}
 		return reconcile.After(100 * time.Millisecond), nil
 	}), reconcile.WithBackoff(reconcile.Backoff{Cap: time.Second}))
 	close(ready)
-	w.told(rt, "x", why.Forbidden, map[string]string{
+	w.expect(rt, "x", why.Forbidden, map[string]string{
 		"refusedBy": "admission webhook " + name, "error": "no secrets on Mondays", "verb": "create", "status": "403",
 	})
 	server.Close()
-	w.told(rt, "x", why.BackOff, map[string]string{"webhook": name, "status": "500"})
+	w.expect(rt, "x", why.BackOff, map[string]string{"webhook": name, "status": "500"})
 }

@@ -32,12 +32,12 @@ type (
 	fn        = reconcile.Func[configMap]
 )
 
-// world is a namespace of the control plane, with a stuck program and somebody else who writes.
+// world is a namespace of the control plane, with a stuck program and another client.
 type world struct {
 	*testing.T
 	ns   string
 	cfg  *rest.Config
-	kube kubernetes.Interface // of somebody else
+	kube kubernetes.Interface // of the other client
 }
 
 func newWorld(t *testing.T) *world {
@@ -55,7 +55,7 @@ func at(t *testing.T, cfg *rest.Config, ns string) *world {
 	return &world{T: t, ns: ns, cfg: cfg, kube: kube}
 }
 
-// patience bounds each wait. A machine that is busy with other tests may take minutes.
+// patience bounds each wait. On a machine that is busy with other tests a wait may take minutes.
 const patience = testlimit.Wait
 
 // run runs a program until the test ends.
@@ -81,7 +81,7 @@ func (w *world) program(r reconcile.Reconciler[configMap], opts ...reconcile.Opt
 	return w.run(rt)
 }
 
-// here has a controller look at the namespace of the test only.
+// here restricts a controller to the namespace of the test.
 func here(w *world, more ...cache.Option) reconcile.Option {
 	return reconcile.Primary(reconcile.From(append(more, cache.Namespaces(w.ns))...))
 }
@@ -107,7 +107,7 @@ func (w *world) remove(name string) {
 	}
 }
 
-// user may do what the rules say in the namespace, and read its ConfigMaps.
+// user returns the configuration of a user who has these permissions in the namespace and may read its ConfigMaps.
 func (w *world) user(rules ...rbacv1.PolicyRule) *rest.Config {
 	w.Helper()
 	name := "user-of-" + w.ns
@@ -138,13 +138,13 @@ func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
 
-// told waits until the first cause about a ConfigMap is of a type, and has some evidence: parts of its values.
-func (w *world) told(rt *fairlead.Runtime, name string, first why.Type, evidence map[string]string) why.Answer {
+// expect waits until the first cause about a ConfigMap has a type and some evidence, given as parts of its values.
+func (w *world) expect(rt *fairlead.Runtime, name string, first why.Type, evidence map[string]string) why.Answer {
 	w.Helper()
-	return w.toldOf(rt, why.Object{Kind: "ConfigMap", Namespace: w.ns, Name: name}, first, evidence)
+	return w.expectOf(rt, why.Object{Kind: "ConfigMap", Namespace: w.ns, Name: name}, first, evidence)
 }
 
-func (w *world) toldOf(rt *fairlead.Runtime, of why.Object, first why.Type, evidence map[string]string) why.Answer {
+func (w *world) expectOf(rt *fairlead.Runtime, of why.Object, first why.Type, evidence map[string]string) why.Answer {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
@@ -175,7 +175,7 @@ func (w *world) toldOf(rt *fairlead.Runtime, of why.Object, first why.Type, evid
 	}
 }
 
-// has waits until one of the causes is of a type.
+// has waits until one of the causes has a type.
 func (w *world) has(rt *fairlead.Runtime, name string, want why.Type) why.Cause {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
@@ -197,7 +197,7 @@ func (w *world) has(rt *fairlead.Runtime, name string, want why.Type) why.Cause 
 	}
 }
 
-// missing names the evidence that is not there.
+// missing returns the name of evidence that the cause lacks.
 func missing(c why.Cause, evidence map[string]string) string {
 	for name, part := range maps.All(evidence) {
 		if got, ok := c.Evidence[name]; !ok || !strings.Contains(got, part) {
@@ -207,12 +207,12 @@ func missing(c why.Cause, evidence map[string]string) string {
 	return ""
 }
 
-// secret is what programs write.
+// secret returns the object that programs write.
 func secret(ns, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 }
 
-// does runs a program that does something for each object.
+// does runs a program that calls a function for each object.
 func does(
 	do func(ctx context.Context, c *client.Client, m *configMap) error, opts ...reconcile.Option,
 ) func(*world) *fairlead.Runtime {
@@ -228,12 +228,12 @@ func does(
 	}
 }
 
-// fails does nothing but that.
+// fails returns a function that returns an error.
 func fails(err error) func(context.Context, *client.Client, *configMap) error {
 	return func(context.Context, *client.Client, *configMap) error { return err }
 }
 
-// status is an answer of an API server that tells of a failure.
+// status returns a failure response of an API server.
 func status(r *http.Request, code int, reason, message string) *http.Response {
 	body, _ := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,

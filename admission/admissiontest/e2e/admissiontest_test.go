@@ -19,7 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/admission/admissiontest"
 )
 
-// Hooks are asked from when Start has returned until the test ends, about the namespace of the test and no other.
+// The API server calls hooks from the return of Start until the test ends, only for the namespace of the test.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	api := kubernetes.NewForConfigOrDie(env.Config(t))
@@ -55,7 +55,7 @@ func TestStart(t *testing.T) {
 		}
 	})
 	if foreign > 0 {
-		t.Errorf("the hook was asked about other namespaces %d times", foreign)
+		t.Errorf("the hook was called for other namespaces %d times", foreign)
 	}
 	left, err := api.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{
 		FieldSelector: "metadata.name=" + name,

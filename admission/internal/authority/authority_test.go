@@ -43,7 +43,7 @@ func verify(bundle []byte, leaf *x509.Certificate, host string, at time.Time) er
 	return err
 }
 
-// checked has the chains of certificates that were verified with a bundle: signatures stay good, validity ends.
+// checked has the verified chains of certificates by bundle. Signatures stay valid, but validity periods end.
 type checked map[[2]string][]*x509.Certificate
 
 // verify is [verify] of the host "hook" that checks the signatures of a pair once.
@@ -129,7 +129,7 @@ func TestParse(t *testing.T) {
 		reason string
 		change func(map[string][]byte)
 		want   int    // authorities
-		entry  string // that is told of
+		entry  string // of the reported error
 		says   string
 	}{
 		{"as written", func(map[string][]byte) {}, 2, "", ""},
@@ -196,7 +196,7 @@ func TestPlan(t *testing.T) {
 }
 
 // TestRotation runs replicas over the life of an authority, with the Secret and the configuration as the API server
-// keeps them. A caller with an older configuration trusts the certificate of each replica at any time.
+// stores them. A caller with an older configuration trusts the certificate of each replica at any time.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	l := authority.Lifetimes{
@@ -247,7 +247,7 @@ func TestRotation(t *testing.T) {
 			r.since = since
 			signer, settled, ok := secret.Signer(now, l, since)
 			if !ok {
-				t.Fatal("nobody signs")
+				t.Fatal("there is no authority to sign")
 			}
 			var leaf *x509.Certificate
 			if r.serves != nil {
@@ -263,7 +263,7 @@ func TestRotation(t *testing.T) {
 		}
 		for range 100 {
 			now = now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "minutes")) * time.Minute)
-			for i := range replicas { // each at least once in what the bound of Look is
+			for i := range replicas { // each at least once within the bound of Look
 				look(&replicas[i])
 			}
 			if rapid.IntRange(0, 20).Draw(t, "restarts") == 0 {
@@ -279,7 +279,7 @@ func TestRotation(t *testing.T) {
 			}
 			for i, r := range replicas {
 				if err := checks.verify(known, r.serves.Leaf, now); err != nil {
-					t.Fatalf("after %v replica %d serves what is not trusted: %v", now.Sub(began), i, err)
+					t.Fatalf("after %v replica %d serves an untrusted certificate: %v", now.Sub(began), i, err)
 				}
 			}
 		}
@@ -306,9 +306,9 @@ func TestSigner(t *testing.T) {
 		settled bool
 	}{
 		{"the only one", authority.Set{old}, nil, began, old, true},
-		{"a new one that is just known", authority.Set{old, next}, known, at, old, true},
-		{"nothing is known, as after a restart", authority.Set{old, next}, nil, at, old, false},
-		{"a new one that has settled", authority.Set{old, next}, known, at.Add(l.Settle), next, true},
+		{"a new authority that was just published", authority.Set{old, next}, known, at, old, true},
+		{"no state, as after a restart", authority.Set{old, next}, nil, at, old, false},
+		{"a new authority after its settle time", authority.Set{old, next}, known, at.Add(l.Settle), next, true},
 		{"the old one ends soon", authority.Set{old, next}, nil, began.Add(l.Authority - time.Minute), next, false},
 		{"the old one has no key", authority.Set{old.Trusted(), next}, known, at, next, false},
 	} {
@@ -322,7 +322,7 @@ func TestSigner(t *testing.T) {
 	}
 }
 
-// A Secret that was lost is mended from what the API server trusts, and the old certificates stay good.
+// A lost Secret is restored from the bundle that the API server trusts, and the old certificates stay valid.
 func TestTakenFromTheBundle(t *testing.T) {
 	t.Parallel()
 	a := made(t, began)
@@ -332,28 +332,28 @@ func TestTakenFromTheBundle(t *testing.T) {
 	}
 	now := began.Add(time.Hour)
 	b := made(t, now)
-	var mended authority.Set
+	var repaired authority.Set
 	for _, known := range authority.FromBundle(append([]byte("junk\n"), authority.Set{a}.Bundle()...)) {
-		mended = mended.With(known.Trusted())
+		repaired = repaired.With(known.Trusted())
 	}
-	mended = mended.With(b)
+	repaired = repaired.With(b)
 	since := map[string]time.Time{a.ID(): now, b.ID(): now}
-	signer, settled, ok := mended.Signer(now, l, since)
+	signer, settled, ok := repaired.Signer(now, l, since)
 	if !ok || settled || signer.ID() != b.ID() {
 		t.Fatalf("signer %v, settled %v", signer.ID(), settled)
 	}
-	if mended.Renew(now, old.Leaf, signer, settled) {
-		t.Error("a certificate that is trusted is replaced before the new authority has settled")
+	if repaired.Renew(now, old.Leaf, signer, settled) {
+		t.Error("a trusted certificate is replaced before the new authority has settled")
 	}
 	now = now.Add(l.Settle)
-	if signer, settled, _ = mended.Signer(now, l, since); !settled || !mended.Renew(now, old.Leaf, signer, settled) {
-		t.Error("the new authority does not take over")
+	if signer, settled, _ = repaired.Signer(now, l, since); !settled || !repaired.Renew(now, old.Leaf, signer, settled) {
+		t.Error("the new authority does not sign")
 	}
-	if err := verify(mended.Bundle(), old.Leaf, "hook", now); err != nil {
+	if err := verify(repaired.Bundle(), old.Leaf, "hook", now); err != nil {
 		t.Error(err)
 	}
 	if (authority.Set{b}).Renew(now, old.Leaf, b, true) == false {
-		t.Error("a certificate that nobody trusts stays")
+		t.Error("an untrusted certificate is kept")
 	}
 }
 

@@ -16,10 +16,10 @@ func TestLacking(t *testing.T) {
 		reason, stored, typed, want string
 	}{
 		{"the same", `{"a":1,"l":[{"b":"c"}],"t":true}`, `{"a":1,"l":[{"b":"c"}],"t":true}`, ""},
-		{"more than there was", `{"a":1}`, `{"a":1,"b":{}}`, ""},
-		{"a null says nothing", `{"a":null,"b":{"c":null}}`, `{"b":{}}`, ""},
+		{"an additional field", `{"a":1}`, `{"a":1,"b":{}}`, ""},
+		{"a null counts as absent", `{"a":null,"b":{"c":null}}`, `{"b":{}}`, ""},
 		{"a field", `{"a":{"b":{"c":1}}}`, `{"a":{"b":{}}}`, "a.b.c"},
-		{"a field of what is gone altogether", `{"a":{"b":{"c":1}}}`, `{}`, "a.b.c"},
+		{"a field of an absent object", `{"a":{"b":{"c":1}}}`, `{}`, "a.b.c"},
 		{"an empty map", `{"a":{"b":{}}}`, `{"a":{}}`, "a.b"},
 		{"an empty status", `{"status":{}}`, `{}`, ""},
 		{"an empty list", `{"a":[]}`, `{}`, "a"},
@@ -28,14 +28,14 @@ func TestLacking(t *testing.T) {
 		{"another type", `{"a":{"b":1}}`, `{"a":"b"}`, "a"},
 		{"a false", `{"a":false}`, `{}`, "a"},
 		{"another number", `{"a":9007199254740993}`, `{"a":9007199254740992}`, "a"},
-		{"a number written otherwise", `{"a":1.0,"b":2}`, `{"a":1,"b":2.0}`, ""},
+		{"another form of a number", `{"a":1.0,"b":2}`, `{"a":1,"b":2.0}`, ""},
 		{
-			"a quantity, a duration and a time written otherwise", `{"q":"1000m","d":"60s","t":"2026-01-01T01:00:00+01:00"}`,
+			"other forms of a quantity, a duration and a time", `{"q":"1000m","d":"60s","t":"2026-01-01T01:00:00+01:00"}`,
 			`{"q":"1","d":"1m0s","t":"2026-01-01T00:00:00Z"}`, "",
 		},
-		{"a time that was cut", `{"t":"2026-01-01T00:00:00.5Z"}`, `{"t":"2026-01-01T00:00:00Z"}`, "t"},
+		{"a time without its fraction", `{"t":"2026-01-01T00:00:00.5Z"}`, `{"t":"2026-01-01T00:00:00Z"}`, "t"},
 		{"another text", `{"a":"1"}`, `{"a":"one"}`, "a"},
-		{"a text for a number", `{"a":1}`, `{"a":"1"}`, "a"},
+		{"a text instead of a number", `{"a":1}`, `{"a":"1"}`, "a"},
 	} {
 		stored, err := content.Decode([]byte(tc.stored))
 		if err != nil {

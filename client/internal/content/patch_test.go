@@ -45,7 +45,7 @@ func TestChangesNothing(t *testing.T) {
 		reason     string
 		typ        types.PatchType
 		data       string
-		object     string // "" if it is unknown
+		object     string // "" if the object is unknown
 		unaffected bool
 	}{
 		{"an empty merge patch of an unknown object", types.MergePatchType, ` {} `, ``, true},
@@ -55,7 +55,7 @@ func TestChangesNothing(t *testing.T) {
 		{"another value", types.MergePatchType, `{"a":2}`, `{"a":1,"b":2}`, false},
 		{"the removal of an absent field", types.MergePatchType, `{"c":null}`, `{"a":1}`, true},
 		{
-			"a JSON patch that replaces by the same", types.JSONPatchType, `[{"op":"replace","path":"/a","value":1}]`, `{"a":1}`,
+			"a JSON patch with an equal value", types.JSONPatchType, `[{"op":"replace","path":"/a","value":1}]`, `{"a":1}`,
 			true,
 		},
 		{"a JSON patch that the server refuses", types.JSONPatchType, `[{"op":"remove","path":"/b"}]`, `{"a":1}`, false},
@@ -71,7 +71,7 @@ func TestChangesNothing(t *testing.T) {
 	}
 }
 
-// A difference of two Go values gets the zero fields of an object that the server lacks.
+// Complete adds the zero fields that the server's object lacks to a difference of two Go values.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	before, after := `{"status":{"phase":"","count":0}}`, `{"status":{"phase":"Ready","count":0,"sub":{"n":0}}}`

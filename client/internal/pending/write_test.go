@@ -26,7 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// writes returns the writes of one store of ConfigMaps without a watch. It holds a with uid 1 and version 10.
+// writes returns the pending writes of one store of ConfigMaps without a watch. It has ConfigMap a with uid 1 and
+// version 10.
 func writes(t *testing.T) (*pending.Writes, *store.Store, *[]string) {
 	t.Helper()
 	st := store.New(store.Options{
@@ -59,7 +60,7 @@ func target(name string) pending.Target {
 	return pending.Target{Op: "update", Resource: configMaps, Key: cache.Key{Namespace: "n", Name: name}}
 }
 
-// The answer to a write is in the store when its end returns.
+// When the end of a write returns, the store has the response.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	deleting := `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
@@ -162,7 +163,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// A dry run and a write of a resource without stores concern no store.
+// A dry run, or a write of a resource without stores, changes no store.
 func TestWriteWithoutStores(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +171,7 @@ func TestWriteWithoutStores(t *testing.T) {
 		pods := ws.Begin(store.WriteContext{}, pending.Target{Resource: corev1.SchemeGroupVersion.WithResource("pods")})
 		for _, w := range []*pending.Write{ws.DryRun(), pods} {
 			if w.Watched() {
-				t.Error("it concerns a store")
+				t.Error("a write without stores has a store")
 			}
 			w.Answered(t.Context(), answer(http.StatusOK, object("a", "1", "11", "")))
 		}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Objects are applied with their namespaces, again after a change, and by strict validation.
+// Objects are applied with their namespaces, again after a change, and with strict validation.
 func TestApply(t *testing.T) {
 	ns, dir := env.Namespace(t)+"-applied", t.TempDir()
 	write := func(name, text string) {

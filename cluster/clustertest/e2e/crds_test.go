@@ -27,7 +27,7 @@ import (
 
 const group = "clustertest.fairlead.io"
 
-// crd is the YAML of a definition, plural without its group.
+// crd returns a definition in YAML. plural is without its group.
 func crd(plural, kind string) string {
 	return `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -98,11 +98,11 @@ func TestInstallCRDs(t *testing.T) {
 		plurals map[string]string
 	}{
 		{
-			"a directory, with files of other things", clustertest.CRDFiles(dir),
+			"a directory with other files", clustertest.CRDFiles(dir),
 			map[string]string{"ones": "One", "twos": "Two", "threes": "Three"},
 		},
 		{
-			"the same files by name, once more", clustertest.CRDFiles(filepath.Join(dir, "bases/one.yaml")),
+			"the same files by name, a second time", clustertest.CRDFiles(filepath.Join(dir, "bases/one.yaml")),
 			map[string]string{"ones": "One", "twos": "Two"},
 		},
 		{
@@ -110,7 +110,7 @@ func TestInstallCRDs(t *testing.T) {
 			map[string]string{"fours": "Four"},
 		},
 		{
-			"an object, which was read before", clustertest.CRDObjects(object("fives", "Five")),
+			"an object", clustertest.CRDObjects(object("fives", "Five")),
 			map[string]string{"fives": "Five"},
 		},
 	} {
@@ -136,11 +136,11 @@ func TestInstallCRDs(t *testing.T) {
 	}
 	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	if _, err := namespaces.Get(t.Context(), "never-made", metav1.GetOptions{}); err == nil {
-		t.Error("what is no definition was made, too")
+		t.Error("an object of another kind was created, too")
 	}
 }
 
-func TestInstallCRDsThatCannotBe(t *testing.T) {
+func TestInstallInvalidCRDs(t *testing.T) {
 	t.Parallel()
 	config := env.Config(t)
 	env.InstallCRDs(t, clustertest.CRDObjects(object("takens", "Taken")))
@@ -153,10 +153,10 @@ func TestInstallCRDsThatCannotBe(t *testing.T) {
 	}{
 		{"no such file", clustertest.CRDFiles("testdata/none.yaml"), "testdata/none.yaml"},
 		{"a directory without definitions", clustertest.CRDFiles(t.TempDir()), "there is no CustomResourceDefinition in"},
-		{"a file system without any", clustertest.CRDsIn(fstest.MapFS{}), "there is none"},
-		{"no YAML", clustertest.CRDsIn(fstest.MapFS{"bad.yaml": {Data: []byte("a: {")}}), "bad.yaml"},
-		{"a field that there is not", clustertest.CRDsIn(fstest.MapFS{"a.yaml": {Data: []byte(unknown)}}), "scpoe"},
-		{"a kind that another resource has", clustertest.CRDObjects(object("robbers", "Taken")), "the names are taken"},
+		{"a file system without definitions", clustertest.CRDsIn(fstest.MapFS{}), "there is none"},
+		{"not YAML", clustertest.CRDsIn(fstest.MapFS{"bad.yaml": {Data: []byte("a: {")}}), "bad.yaml"},
+		{"an unknown field", clustertest.CRDsIn(fstest.MapFS{"a.yaml": {Data: []byte(unknown)}}), "scpoe"},
+		{"a kind of another resource", clustertest.CRDObjects(object("robbers", "Taken")), "the names are taken"},
 	} {
 		err := clustertest.ApplyCRDs(t.Context(), config, tc.source)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -165,16 +165,16 @@ func TestInstallCRDsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A Service that converts becomes a URL, and what the program has written stays. Definitions are installed also when
-// stored objects await their conversion.
-func TestInstallCRDsThatAreConverted(t *testing.T) {
+// The Service of a conversion webhook becomes a URL, and the program's own settings stay. Definitions are installed
+// even while stored objects cannot be converted.
+func TestInstallCRDsWithConversion(t *testing.T) {
 	t.Parallel()
 	config, namespace := env.Config(t), env.Namespace(t)
 	definitions := apiextensions.NewForConfigOrDie(config).CustomResourceDefinitions()
 	const name = "converteds." + group
 	first := object("converteds", "Converted")
 	clustertest.InstallCRDs(t, config, clustertest.CRDObjects(first))
-	t.Cleanup(func() { // objects that cannot be converted would keep the definition, and other tests from listing
+	t.Cleanup(func() { // objects that cannot be converted would keep the definition, and make lists of other tests fail
 		ctx := context.WithoutCancel(t.Context())
 		if _, err := definitions.Patch(ctx, name, types.MergePatchType,
 			[]byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`), metav1.PatchOptions{}); err != nil {
@@ -222,7 +222,7 @@ func TestInstallCRDsThatAreConverted(t *testing.T) {
 	}
 	check("https://127.0.0.1:9443"+path, "")
 	if _, err := pages("v2").Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
-		t.Error("an object was not converted, and could be read")
+		t.Error("an object that cannot be converted was read")
 	}
 	const theirs = "https://127.0.0.1:1/convert/theirs"
 	bundle := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate(t)}))
@@ -238,7 +238,7 @@ func TestInstallCRDsThatAreConverted(t *testing.T) {
 	check(theirs, bundle)
 }
 
-// certificate returns one that trusts nobody.
+// certificate returns a certificate without trust.
 func certificate(t *testing.T) []byte {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)

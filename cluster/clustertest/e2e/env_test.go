@@ -28,7 +28,7 @@ func directories(t *testing.T, temp string) []string {
 	return files
 }
 
-func TestEnvStartsItsOwnAndStopsIt(t *testing.T) {
+func TestEnvStartsAndStopsItsOwn(t *testing.T) {
 	t.Setenv(clustertest.EnvVar, "")
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -72,7 +72,7 @@ func TestEnvJoinsTheSharedOne(t *testing.T) {
 	}
 	select {
 	case <-shared.Done():
-		t.Error("the shared control plane was stopped by one that joined it")
+		t.Error("a run that joined the shared control plane stopped it")
 	default:
 	}
 }

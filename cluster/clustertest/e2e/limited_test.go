@@ -11,17 +11,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// told is a test that fails without failing.
-type told struct {
+// recorder is a test that records failures instead of failing.
+type recorder struct {
 	testing.TB
 	errors []string
 }
 
-func (t *told) Errorf(format string, args ...any) {
+func (t *recorder) Errorf(format string, args ...any) {
 	t.errors = append(t.errors, fmt.Sprintf(format, args...))
 }
 
-// What is allowed works from the first request on, also when a role is replaced; what is not is named.
+// Permitted requests work at once, also after a role is replaced. The failure of another request names it.
 func TestLimited(t *testing.T) {
 	shared := &env
 	ns := shared.Namespace(t)
@@ -30,7 +30,7 @@ func TestLimited(t *testing.T) {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "web"}}
 	user := "system:serviceaccount:" + ns + ":web"
 	for _, verbs := range [][]string{{"list"}, {"list", "create"}} {
-		probe := &told{TB: t}
+		probe := &recorder{TB: t}
 		cfg := shared.Limited(probe, user,
 			&rbacv1.Role{ObjectMeta: at, Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: verbs},
@@ -38,18 +38,18 @@ func TestLimited(t *testing.T) {
 			&rbacv1.RoleBinding{ObjectMeta: at, RoleRef: ref, Subjects: subjects})
 		c := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps(ns)
 		if _, err := c.List(t.Context(), metav1.ListOptions{}); err != nil || len(probe.errors) > 0 {
-			t.Fatalf("what is allowed: %v, told %q", err, probe.errors)
+			t.Fatalf("a permitted request: %v, failures %q", err, probe.errors)
 		}
 		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "made"}}
 		_, err := c.Create(t.Context(), made, metav1.CreateOptions{})
 		if len(verbs) == 2 {
 			if err != nil || len(probe.errors) > 0 {
-				t.Errorf("what is allowed by now: %v, told %q", err, probe.errors)
+				t.Errorf("a newly permitted request: %v, failures %q", err, probe.errors)
 			}
 			continue
 		}
 		if err == nil || len(probe.errors) != 1 || !strings.Contains(probe.errors[0], `cannot create resource "configmaps"`) {
-			t.Errorf("what is not allowed: %v, told %q", err, probe.errors)
+			t.Errorf("a forbidden request: %v, failures %q", err, probe.errors)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestKilledController(t *testing.T) {
 	}
 }
 
-// TestPausedLeader pauses the leader of two replicas; the other one takes over, and the first one finds that out and
+// TestPausedLeader pauses the leader of two replicas. The other one takes over, and the first one notices that and
 // ends.
 func TestPausedLeader(t *testing.T) {
 	t.Parallel()
@@ -91,7 +91,7 @@ func TestPausedLeader(t *testing.T) {
 		!strings.Contains(leader.log.String(), "lost the Lease") {
 		t.Errorf("the deposed leader: %v\n%s", err, leader.log)
 	}
-	s.allSucceeded(ids, "first") // without a repetition or a change
+	s.allSucceeded(ids, "first") // with neither repeated nor changed calls
 }
 
 // TestDisrupted restarts the API server and pauses etcd under running operations.
@@ -118,7 +118,7 @@ func TestDisrupted(t *testing.T) {
 	s.allSucceeded(ids, "first", "second")
 }
 
-// TestLeastPrivilege runs a controller with exactly the rights of deploy/, through everything that needs one.
+// TestLeastPrivilege runs a controller with exactly the rights of deploy/, and uses each of them.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -158,7 +158,7 @@ func TestLeastPrivilege(t *testing.T) {
 		operations.Request{Webhooks: []string{"bearer", "account"}, Compensate: []string{"bearer"}})
 	s.allSucceeded(ids, "bearer", "account")
 
-	// The HTTP API needs rights too: this caller is the controller itself.
+	// The HTTP API needs rights, too: here the controller itself is the caller.
 	ask := func(method, path, body, token string) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(s.ctx, method, "http://"+address+path, strings.NewReader(body))
@@ -179,10 +179,10 @@ func TestLeastPrivilege(t *testing.T) {
 		t.Fatalf("%d %s", code, answer)
 	}
 	if code, _ := ask("GET", "/debug/flows", "", "forged"); code != http.StatusUnauthorized {
-		t.Errorf("flows are shown to anybody: %d", code)
+		t.Errorf("flows are shown without the right: %d", code)
 	}
 	if code, answer := ask("GET", "/debug/flows", "", token.Status.Token); code != http.StatusOK {
-		t.Errorf("flows are not shown to who may list operations: %d %s", code, answer)
+		t.Errorf("flows are not shown with the right to list operations: %d %s", code, answer)
 	}
 	if code, answer := ask("GET", "/debug/", "", token.Status.Token); !strings.Contains(answer, "/debug/flows\n") {
 		t.Errorf("the index of the debug pages lacks the flows: %d %s", code, answer)

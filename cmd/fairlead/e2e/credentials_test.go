@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestCredentials: a controller asks for released Secrets only, and calls, and no longer calls, as they come and go;
-// with --credentials=any it asks for all.
+// TestCredentials: a controller requests only released Secrets. Calls start and stop with their releases. With
+// --credentials=any it requests all Secrets.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))

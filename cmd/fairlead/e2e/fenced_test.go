@@ -25,14 +25,14 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// front is a proxy to the API server that counts the writes of operations' statuses. While it is held, its clients
-// learn neither the leader nor any change: requests for leases get no answer, and watches stand still.
+// front is a proxy to the API server that counts the status writes of operations. While it is held, its clients learn
+// neither the leader nor any change. Requests for leases get no answer, and watches deliver nothing.
 type front struct {
 	next   http.RoundTripper
-	asked  chan struct{} // gets one for each request of a lease that is not answered
+	asked  chan struct{} // receives a value for each held request of a lease
 	mu     sync.Mutex
 	writes int
-	held   chan struct{} // closed when it is not held any more; nil: it is not
+	held   chan struct{} // closed at the release; nil: not held
 }
 
 func (f *front) hold() (release func()) {
@@ -48,7 +48,7 @@ func (f *front) hold() (release func()) {
 	}
 }
 
-// pass waits while it is held.
+// pass waits while the proxy is held.
 func (f *front) pass(ctx context.Context, before func()) error {
 	f.mu.Lock()
 	held := f.held
@@ -88,7 +88,7 @@ func (f *front) RoundTrip(r *http.Request) (*http.Response, error) {
 type frontBody struct {
 	io.ReadCloser
 	front *front
-	ctx   context.Context // of the request that this is the answer to
+	ctx   context.Context // of the request to which this is the answer
 }
 
 func (b *frontBody) Read(p []byte) (int, error) {
@@ -99,7 +99,7 @@ func (b *frontBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// newFront returns a kubeconfig of that way.
+// newFront returns a proxy, and a kubeconfig that uses it.
 func newFront(t *testing.T, config *rest.Config) (*front, string) {
 	t.Helper()
 	transport, err := rest.TransportFor(config)
@@ -126,10 +126,10 @@ func (f *front) count() int {
 	return f.writes
 }
 
-// TestFencedLeader stops the leader, with SIGSTOP, while it polls for a hundred operations ten times a second each. The
-// other replica takes over and ends them all; in one case it ends, too, and gives the Lease back. When the first one is
-// woken, a hundred polls are overdue, and for some seconds it learns of no change. It sends only the polls that it was
-// about to send when it was stopped, and writes nothing.
+// TestFencedLeader stops the leader with SIGSTOP while it polls for a hundred operations, each ten times a second. The
+// other replica takes over and finishes all operations. In one case it then ends and releases the Lease. When the first
+// one is woken, a hundred polls are overdue, and for some seconds it gets no changes. It sends only the polls that were
+// already about to be sent, and writes nothing.
 func TestFencedLeader(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]bool{"AnotherLeads": false, "AnotherHasLed": true} {
@@ -201,12 +201,12 @@ func TestFencedLeader(t *testing.T) {
 			}
 			var ended error
 			over := false
-			// the second time some seconds later, when it has given up the first one
+			// the second request comes seconds later, after the first one was given up
 			for asked := 0; asked < 2 && !over; {
 				select {
 				case <-way.asked:
 					asked++
-				case ended = <-first.ended: // the clock alone has told it
+				case ended = <-first.ended: // its clock alone has ended it
 					over = true
 				case <-s.ctx.Done():
 					first.mu.Lock()
@@ -225,12 +225,12 @@ func TestFencedLeader(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			t.Logf("after it was woken: %d requests, %d writes", requests-before, way.count()-written)
+			t.Logf("after the pause: %d requests, %d writes", requests-before, way.count()-written)
 			if made := requests - before; made > atOnce {
-				t.Errorf("%d requests were made after it was woken", made)
+				t.Errorf("%d requests were made after the pause", made)
 			}
 			if made := way.count() - written; made > atOnce {
-				t.Errorf("%d statuses were written after it was woken", made)
+				t.Errorf("%d statuses were written after the pause", made)
 			}
 		})
 	}

@@ -18,8 +18,7 @@ import (
 
 var env clustertest.Env
 
-// atOnce is how many tests run in parallel, unless the command line says another number. They mostly wait for Leases to
-// expire and be taken.
+// atOnce is the number of parallel tests, unless the command line has another one. They mostly wait for Leases.
 const atOnce = "4"
 
 func TestMain(m *testing.M) {
@@ -36,7 +35,7 @@ type withProgram struct{ tests clustertest.Runner }
 // Run implements clustertest.Runner.
 func (w withProgram) Run() (code int) {
 	var flags []string
-	if overlay := os.Getenv("FAIRLEAD_PROCESS_OVERLAY"); overlay != "" { // of hack/skewed.sh
+	if overlay := os.Getenv("FAIRLEAD_PROCESS_OVERLAY"); overlay != "" { // built by hack/skewed.sh
 		flags = []string{"-overlay", overlay}
 	}
 	dir, remove, err := program.Build("github.com/fairlead-io/fairlead/cmd/fairlead", "fairlead", flags...)

@@ -73,7 +73,7 @@ func (l *link) accept() {
 	}
 }
 
-// keep notes connections, so that close ends them.
+// keep records connections, so that close ends them.
 func (l *link) keep(conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *link) keep(conns ...net.Conn) bool {
 	return !l.closed
 }
 
-// pass hands on what comes, when the link is not cut, until one side ends.
+// pass forwards bytes while the link is not cut, until one side ends.
 func (l *link) pass(from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// What the program promises to those that run it.
+// Documented exit codes of the program.
 const (
 	exitOK      = 0
 	exitFailure = 1
@@ -41,12 +41,12 @@ func fairlead(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// process is a controller that runs.
+// process is a running controller.
 type process struct {
 	*exec.Cmd
-	mu      sync.Mutex // of the log, until it has ended
+	mu      sync.Mutex // guards the log until the process has ended
 	log     *bytes.Buffer
-	address chan string // where its HTTP API is
+	address chan string // of its HTTP API
 	ended   chan error
 }
 
@@ -56,7 +56,7 @@ func (s *site) controller(kubeconfig string, args ...string) *process {
 	return s.start(append([]string{"--kubeconfig", kubeconfig, "--namespace", s.namespace}, args...)...)
 }
 
-// start starts a controller for what the arguments say.
+// start starts a controller with these arguments.
 func (s *site) start(args ...string) *process {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.ctx, "fairlead",
@@ -82,7 +82,7 @@ func (s *site) start(args ...string) *process {
 			if _, at, ok := strings.Cut(lines.Text(), "address="); ok {
 				select {
 				case p.address <- at:
-				default: // it was signalled before
+				default: // it was signaled before
 				}
 			}
 		}

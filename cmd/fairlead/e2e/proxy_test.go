@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 )
 
-// TestRequestHeader: a controller believes the header of a proxy of the CA that it was given, for its API, its console
-// and its debug pages. It believes no other client.
+// TestRequestHeader: a controller trusts the user header of a proxy whose certificate is of the given CA. That holds
+// for its API, its console and its debug pages. It trusts no other client.
 func TestRequestHeader(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -55,8 +55,8 @@ func TestRequestHeader(t *testing.T) {
 		c.Transport.(*http.Transport).TLSClientConfig.RootCAs = roots
 	}
 	for _, tc := range []struct {
-		who, path, groups string
-		want              int
+		caller, path, groups string
+		want                 int
 	}{
 		{"proxy", "/operations", "staff,operators", 200},
 		{"proxy", "/operations", "staff", 403},
@@ -78,14 +78,14 @@ func TestRequestHeader(t *testing.T) {
 		}
 		req.Header.Set("X-Auth-Request-User", "jane@example.com")
 		req.Header.Set("X-Auth-Request-Groups", tc.groups)
-		resp, err := behind[tc.who].Do(req)
+		resp, err := behind[tc.caller].Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, _ := io.ReadAll(resp.Body) // the part that was received
+		said, _ := io.ReadAll(resp.Body) // a partial body is enough
 		resp.Body.Close()
 		if resp.StatusCode != tc.want {
-			t.Errorf("%s of %s for %s: %d, want %d: %s", tc.path, tc.who, tc.groups, resp.StatusCode, tc.want, said)
+			t.Errorf("%s of %s for %s: %d, want %d: %s", tc.path, tc.caller, tc.groups, resp.StatusCode, tc.want, said)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			// Scripts have a home of their own, and share caches that are expensive to fill.
+			// Scripts have their own home directories, and share caches that are expensive to fill.
 			for _, name := range []string{"HOME", "XDG_CACHE_HOME"} {
 				env.Setenv(name, os.Getenv(name))
 			}
@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// waitFile waits until a program in the background has made a file: waitfile path
+// waitFile waits until a program in the background has created a file: waitfile path
 func waitFile(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitfile path")

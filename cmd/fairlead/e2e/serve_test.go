@@ -22,7 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 )
 
-// certify mounts a certificate of its own, and returns it.
+// certify creates the certificate of a version in a directory, and returns it.
 func certify(t *testing.T, dir, version string) []byte {
 	t.Helper()
 	cert, key := servetest.Certificate(t, version, time.Time{}, time.Time{})
@@ -30,7 +30,8 @@ func certify(t *testing.T, dir, version string) []byte {
 	return cert
 }
 
-// tokenFor makes a service account that may list operations, and a token of it for an audience; empty: the API server.
+// tokenFor creates a service account that may list operations. It returns its token for an audience; empty: the API
+// server.
 func (s *site) tokenFor(name, audience string) string {
 	s.t.Helper()
 	clients := kubernetes.NewForConfigOrDie(s.config)
@@ -67,7 +68,7 @@ func (s *site) tokenFor(name, audience string) string {
 	return token.Status.Token
 }
 
-// TestServed runs a controller as deploy/ does: by TLS, with an audience of its own, and its own pages elsewhere.
+// TestServed runs a controller as deploy/ does: with TLS, an audience of its own, and metrics at another address.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -100,7 +101,7 @@ func TestServed(t *testing.T) {
 			return 0, "", err
 		}
 		defer resp.Body.Close()
-		said, _ := io.ReadAll(resp.Body) // the part that was received
+		said, _ := io.ReadAll(resp.Body) // a partial body is enough
 		return resp.StatusCode, string(said), nil
 	}
 	api := "https://" + address
@@ -121,7 +122,7 @@ func TestServed(t *testing.T) {
 		}
 	}
 	if code, _, err := ask(http.DefaultClient, "http://"+address+"/operations", mine); code == 200 {
-		t.Errorf("it is served by plain HTTP: %v", err)
+		t.Errorf("plain HTTP is served: %v", err)
 	}
 
 	second := certify(t, dir, "second")
@@ -137,12 +138,12 @@ func TestServed(t *testing.T) {
 		pages = p.says(`metricsAddress=(\S+)`)
 		return pages != ""
 	})
-	s.eventually("that the key cannot be used", func() bool {
+	s.eventually("an error about the key", func() bool {
 		code, said, err := ask(http.DefaultClient, "http://"+pages+"/metrics", "")
 		return code == 200 && err == nil && reloadFailed.MatchString(said)
 	})
 	if _, _, err := ask(trusting(second), api+"/healthz", ""); err != nil {
-		t.Errorf("with a key that cannot be used: %v", err)
+		t.Errorf("with an unusable key: %v", err)
 	}
 	_, metrics, _ := ask(http.DefaultClient, "http://"+pages+"/metrics", "")
 	for _, name := range []string{
@@ -192,7 +193,7 @@ var (
 	reloadFailed = regexp.MustCompile(`(?m)^fairlead_http_certificate_reloads_total\{result="failure"\} [1-9]`)
 )
 
-// says returns what an expression finds in the log.
+// says returns the match of an expression in the log.
 func (p *process) says(expression string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -35,7 +35,7 @@ type slowServer struct {
 	conns []*halfOpen
 }
 
-// halfOpen is a connection whose peer may be gone without a word.
+// halfOpen is a connection whose peer may have disappeared without closing it.
 type halfOpen struct {
 	net.Conn
 	gone, closed chan struct{}
@@ -79,7 +79,7 @@ func (c *halfOpen) Close() error {
 	return c.Conn.Close()
 }
 
-// vanish leaves all present connections half open. New ones work. It returns their number.
+// vanish leaves all current connections half open, and returns their number. New ones work.
 func (s *slowServer) vanish() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func newSlowServer(t *testing.T, config *rest.Config) (*slowServer, string) {
 	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.Header.Del("Authorization") // the proxy has rights of its own
+			r.Out.Header.Del("Authorization") // the proxy uses its own credentials
 		},
 		Transport: s, FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
@@ -172,8 +172,8 @@ func (w *watching) lostSlots(n int) bool {
 	return false
 }
 
-// TestSlowAPIServer checks with real processes that answers of 5 s and half-open connections cost no slot, and how long
-// a takeover takes after a crash and after a graceful stop.
+// TestSlowAPIServer checks with real processes that answers of 5 s and half-open connections cost no slot. It measures
+// a takeover after a crash and after a graceful stop.
 func TestSlowAPIServer(t *testing.T) {
 	t.Parallel()
 	config, namespace := env.Config(t), env.Namespace(t)
@@ -188,12 +188,12 @@ func TestSlowAPIServer(t *testing.T) {
 	second.holds(8)
 	first.holds(8)
 	before := []int{len(first.All), len(second.All)}
-	pass := func(d time.Duration) { <-time.After(d) } // for as long as the fault lasts; nothing is awaited
+	pass := func(d time.Duration) { <-time.After(d) } // for the duration of the fault; nothing is awaited
 	server.setDelay(5 * time.Second)
 	pass(40 * time.Second)
 	server.setDelay(0)
 	pass(5 * time.Second)
-	if n := server.vanish(); n < 4 { // of each process, one for Leases and one for watches
+	if n := server.vanish(); n < 4 { // two for each process: for Leases and for watches
 		t.Errorf("only %d connections are half open", n)
 	}
 	pass(20 * time.Second)
@@ -203,7 +203,7 @@ func TestSlowAPIServer(t *testing.T) {
 	less := func(l command.Line) bool { return l.Type == "SHARD" && len(l.Slots) < 8 }
 	first.Await("fewer slots", less)
 	second.Await("fewer slots", less)
-	t.Logf("A member has joined after %v.", time.Since(begun))
+	t.Logf("a member joined after %v", time.Since(begun))
 	if first.lostSlots(before[0]) || second.lostSlots(before[1]) {
 		t.Errorf("Slots were lost: %s\n%s", first.Errs, second.Errs)
 	}
@@ -212,11 +212,11 @@ func TestSlowAPIServer(t *testing.T) {
 	for _, w := range []*watching{first, second} {
 		w.holds(8)
 	}
-	t.Logf("The slots of a member that was killed are held after %v.", time.Since(begun))
+	t.Logf("the slots of a killed member are held after %v", time.Since(begun))
 	begun = time.Now()
 	if code := second.Stop(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, second.Errs)
 	}
 	first.holds(16)
-	t.Logf("The slots of a member that has left are held after %v.", time.Since(begun))
+	t.Logf("the slots of a member that left are held after %v", time.Since(begun))
 }

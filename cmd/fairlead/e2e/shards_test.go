@@ -25,11 +25,11 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// watching is a fairlead watch -o json that runs as a process of its own.
+// watching is a fairlead watch -o json in a process of its own.
 type watching struct {
 	*command.Watching
 	t    *testing.T
-	kill func() // ends it as SIGKILL does
+	kill func() // by SIGKILL
 }
 
 func startWatching(t *testing.T, args ...string) *watching {
@@ -46,18 +46,18 @@ func startWatching(t *testing.T, args ...string) *watching {
 	}
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait()     // Stop tells the exit code
+		_ = cmd.Wait()     // Stop checks the exit code
 		_ = writer.Close() // a pipe does not fail
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	return &watching{t: t, kill: cancel, Watching: command.NewWatching(ctx, t, reader, errs, func() int {
-		_ = cmd.Process.Signal(os.Interrupt) // it may have ended, which the exit code tells
+		_ = cmd.Process.Signal(os.Interrupt) // it may have ended, which its exit code shows
 		<-ended
 		return cmd.ProcessState.ExitCode()
 	})}
 }
 
-// shown are the objects that a watch shows, by the lines that it has printed.
+// shown returns the objects that a watch shows, by the lines that it has printed.
 func (w *watching) shown() []string {
 	w.t.Helper()
 	now := map[string]bool{}
@@ -71,13 +71,13 @@ func (w *watching) shown() []string {
 		case "LEFT":
 			delete(now, l.Key)
 		case "DELETED":
-			w.t.Errorf("%s is said to be deleted", l.Key)
+			w.t.Errorf("%s is reported as deleted", l.Key)
 		}
 	}
 	return slices.Sorted(maps.Keys(now))
 }
 
-// holds waits until a watch holds so many slots.
+// holds waits until a watch holds n slots.
 func (w *watching) holds(n int) command.Line {
 	w.t.Helper()
 	return w.Await(fmt.Sprintf("%d slots", n), func(l command.Line) bool {
@@ -85,7 +85,7 @@ func (w *watching) holds(n int) command.Line {
 	})
 }
 
-// showing reads lines until a watch shows so many objects.
+// showing reads lines until a watch shows n objects.
 func (w *watching) showing(n int) []string {
 	w.t.Helper()
 	for len(w.shown()) != n {
@@ -96,8 +96,8 @@ func (w *watching) showing(n int) []string {
 	return w.shown()
 }
 
-// TestWatchesShareObjects has two watches share the objects of a namespace, and one of them leave: each object is shown
-// by one of them, none is ever said to be deleted, and fairlead shards says who holds what.
+// TestWatchesShareObjects runs two watches that share the objects of a namespace, and ends one of them. Each object is
+// shown by one of them, and none is reported as deleted. The command fairlead shards shows the holders.
 func TestWatchesShareObjects(t *testing.T) {
 	t.Parallel()
 	config, namespace := env.Config(t), env.Namespace(t)
@@ -139,7 +139,7 @@ func TestWatchesShareObjects(t *testing.T) {
 
 	shards := []string{"shards", namespace + "/maps", "--kubeconfig", kubeconfig}
 	var report group.Report
-	for late := time.Now().Add(testlimit.Wait); ; { // a Lease is written some time before or after a slot moves
+	for late := time.Now().Add(testlimit.Wait); ; { // Leases are written shortly before or after a slot moves
 		code, out, errs := fairlead(t, append(shards, "-o", "json")...)
 		if code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
@@ -152,7 +152,7 @@ func TestWatchesShareObjects(t *testing.T) {
 			break
 		}
 		if time.Now().After(late) {
-			t.Fatalf("the group is said to be %+v", report)
+			t.Fatalf("the group is reported as %+v", report)
 		}
 	}
 	if code, out, errs := fairlead(t, shards...); code != exitOK || strings.Count(out, "8 of 16") != 2 {
@@ -163,7 +163,7 @@ func TestWatchesShareObjects(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, first.Errs)
 	}
 	if left := first.shown(); len(left) > 0 {
-		t.Errorf("it has ended, and still shows %d objects: that they have left was not told", len(left))
+		t.Errorf("it has ended without reporting that its %d objects have left", len(left))
 	}
 	second.holds(16)
 	second.showing(objects)

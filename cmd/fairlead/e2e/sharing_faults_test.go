@@ -23,8 +23,8 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// TestShared has three controllers share the operations, all started at once, and replaced one after the other: every
-// call is made once.
+// TestShared runs three controllers that share the operations. They start at once, and are replaced one after the
+// other. Every call is made once.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2*time.Minute)
@@ -39,9 +39,9 @@ func TestShared(t *testing.T) {
 	f.end()
 }
 
-// TestSharedFaults kills controllers that share the operations, pauses them, and cuts them off from the API server for
-// longer than their leases. Only the calls in progress are repeated, with the same key.
-// FAIRLEAD_PROCESS_FAULTS=n plays n random faults besides.
+// TestSharedFaults kills and pauses controllers that share the operations. It also cuts them off from the API server
+// for longer than their leases. Only the calls in progress are repeated, with the same key. FAIRLEAD_PROCESS_FAULTS=n
+// adds n random faults.
 func TestSharedFaults(t *testing.T) {
 	t.Parallel()
 	n, _ := strconv.Atoi(os.Getenv("FAIRLEAD_PROCESS_FAULTS"))
@@ -61,7 +61,7 @@ func TestSharedFaults(t *testing.T) {
 	f.end()
 }
 
-// fault is a random one.
+// fault plays a random fault.
 func (f *fleet) fault(i int) {
 	f.t.Helper()
 	kind := f.rnd.IntN(8)
@@ -98,7 +98,7 @@ func (f *fleet) fault(i int) {
 	f.shared(3)
 }
 
-// TestSharedAndElected rolls controllers over from --leader-elect to --shards, and back: every call is made once.
+// TestSharedAndElected rolls controllers over from --leader-elect to --shards, and back. Every call is made once.
 func TestSharedAndElected(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2*time.Minute)
@@ -127,8 +127,8 @@ func TestSharedAndElected(t *testing.T) {
 	}
 }
 
-// TestSharedOtherSlots rolls controllers over to another number of slots: those that want it wait, ready, until the
-// last one of before has gone, and every call is made once.
+// TestSharedOtherSlots rolls controllers over to another number of slots. The new ones wait, ready, until the last old
+// one has ended. Every call is made once.
 func TestSharedOtherSlots(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2*time.Minute)
@@ -152,8 +152,8 @@ func TestSharedOtherSlots(t *testing.T) {
 	f.end()
 }
 
-// TestSharedWithoutRights takes the right to Leases away from controllers that share: no controller works once
-// the leases have expired, and /readyz gives the reason. They continue when the right is granted again.
+// TestSharedWithoutRights takes the right to Leases away from controllers that share operations. No controller works
+// once the leases have expired, and /readyz gives the reason. They continue when the right is granted again.
 func TestSharedWithoutRights(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2*time.Minute)
@@ -176,14 +176,14 @@ func TestSharedWithoutRights(t *testing.T) {
 	if err := roles.Delete(f.ctx, role.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.cuts++ // the end of the leases cuts off the calls in progress
+	f.cuts++ // the end of the leases interrupts the calls in progress
 	for _, at := range f.serving {
-		f.eventually("told that the right lacks", func() bool {
+		f.eventually("the missing right is reported", func() bool {
 			code, body := f.get("http://" + at + "/readyz")
 			return code != http.StatusOK && strings.Contains(body, "leases")
 		})
 	}
-	for _, at := range f.serving { // until their leases have run out they hold what they held
+	for _, at := range f.serving { // until their leases have expired they hold their slots
 		f.eventually("out of slots", func() bool {
 			_, body := f.get("http://" + at + "/metrics")
 			return holdsNothing.MatchString(body)
@@ -192,7 +192,7 @@ func TestSharedWithoutRights(t *testing.T) {
 	before := f.begun()
 	f.pass(3 * time.Second)
 	if after := f.begun(); after != before {
-		t.Errorf("%d calls were begun by replicas that hold nothing", after-before)
+		t.Errorf("%d calls were started by replicas without slots", after-before)
 	}
 	f.allLive()
 	const rule = `{apiGroups: ["coordination.k8s.io"], resources: ["leases"], ` +
@@ -209,7 +209,7 @@ func TestSharedWithoutRights(t *testing.T) {
 		said := strings.Count(p.log.String(), "no permission for Leases")
 		p.mu.Unlock()
 		if said != 1 {
-			t.Errorf("said %d times in the log", said)
+			t.Errorf("logged %d times", said)
 		}
 	}
 	role.ResourceVersion, role.UID = "", ""
@@ -222,7 +222,7 @@ func TestSharedWithoutRights(t *testing.T) {
 
 var holdsNothing = regexp.MustCompile(`(?m)^fairlead_shard_slots_held(\{[^}]*\})? 0$`)
 
-// begun returns how many calls were begun, that is how many receivers have seen.
+// begun returns how many calls the receivers have seen.
 func (f *fleet) begun() (n int) {
 	f.modes.mu.Lock()
 	defer f.modes.mu.Unlock()
@@ -232,7 +232,7 @@ func (f *fleet) begun() (n int) {
 	return n
 }
 
-// TestSharedWithOthers: a group of another role is not for controllers.
+// TestSharedWithOthers: controllers do not join a group of another role.
 func TestSharedWithOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))

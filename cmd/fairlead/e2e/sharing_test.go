@@ -25,12 +25,12 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// fleet is replicas that share the operations of several namespaces, under load.
+// fleet has replicas that share the operations of several namespaces, under load.
 type fleet struct {
 	*modes
 	spaces []*site // by namespace; the first one is the system namespace
 	rnd    *rand.Rand
-	cuts   int // how often calls were cut off, or may have been
+	cuts   int // how often calls were interrupted, or may have been
 
 	load    sync.WaitGroup
 	endLoad func()
@@ -41,10 +41,10 @@ type fleet struct {
 	links    map[*process]*link // to the API server
 	serving  []string           // addresses
 
-	ids [][]string // of operations; each space's own until the load has ended
+	ids [][]string // of operations, by space; written by its scheduler until the load has ended
 }
 
-// newFleet makes namespaces in as many slots, and begins to schedule operations in all of them.
+// newFleet creates namespaces in as many slots, and starts to schedule operations in all of them.
 func newFleet(t *testing.T, longer time.Duration) *fleet {
 	t.Helper()
 	s := newSite(t, env.Config(t))
@@ -93,7 +93,7 @@ func newFleet(t *testing.T, longer time.Duration) *fleet {
 	return f
 }
 
-// in is the same site in another namespace.
+// in returns the same site in another namespace.
 func (s *site) in(namespace string) *site {
 	s.t.Helper()
 	other := &site{
@@ -110,8 +110,8 @@ func (s *site) in(namespace string) *site {
 	return other
 }
 
-// schedule schedules operations until ctx ends: some a second, but never more ahead of the replicas than ahead, or a
-// busy machine would have work for minutes left when the test is over.
+// schedule schedules some operations a second until ctx ends. At most ahead of them are unfinished, so that a slow
+// machine has no backlog when the test is over.
 func (f *fleet) schedule(ctx context.Context, i int, space *site) {
 	const ahead = 10
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -145,14 +145,14 @@ func (f *fleet) schedule(ctx context.Context, i int, space *site) {
 	}
 }
 
-// called tells whether the last webhook of an operation has been called.
+// called reports whether the last webhook of an operation has been called.
 func (f *fleet) called(space *site, id string) bool {
 	f.modes.mu.Lock()
 	defer f.modes.mu.Unlock()
 	return f.made[space.namespace+"."+id+".callback"] > 0
 }
 
-// logs shows the logs of all replicas that there were, if something has failed.
+// logs prints the logs of all replicas if the test has failed.
 func (f *fleet) logs() {
 	if !f.t.Failed() {
 		return
@@ -164,7 +164,7 @@ func (f *fleet) logs() {
 	}
 }
 
-// any is the address of some replica.
+// any returns the address of one replica.
 func (f *fleet) any() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,19 +174,19 @@ func (f *fleet) any() string {
 	return f.serving[rand.IntN(len(f.serving))]
 }
 
-// start starts replicas, all at once.
+// start starts n replicas at once.
 func (f *fleet) start(n int, args ...string) (started []*process) {
 	f.t.Helper()
 	args = append([]string{
 		"--insecure-no-auth", "--public-url", f.front.URL, "--system-namespace", f.namespace,
-		"--drain", "1m", // a busy machine cuts nothing off
+		"--drain", "1m", // a slow machine interrupts no call
 	}, args...)
 	for _, space := range f.spaces[1:] {
 		args = append(args, "--namespace", space.namespace)
 	}
 	for range n {
 		if skew := os.Getenv("FAIRLEAD_PROCESS_SKEW"); skew != "" && len(f.ever)%2 == 0 {
-			f.env = []string{"TIME_SKEW=" + skew} // hack/skewed.sh has the program built so that it obeys
+			f.env = []string{"TIME_SKEW=" + skew} // programs built by hack/skewed.sh obey it
 		} else {
 			f.env = nil
 		}
@@ -210,7 +210,7 @@ func (f *fleet) start(n int, args ...string) (started []*process) {
 	return started
 }
 
-// remove forgets a replica, which is about to end.
+// remove removes a replica that is about to end.
 func (f *fleet) remove(p *process) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,7 +218,7 @@ func (f *fleet) remove(p *process) {
 	f.replicas, f.serving = slices.Delete(f.replicas, i, i+1), slices.Delete(f.serving, i, i+1)
 }
 
-// stop ends a replica in order.
+// stop ends a replica gracefully.
 func (f *fleet) stop(p *process) {
 	f.t.Helper()
 	f.remove(p)
@@ -240,7 +240,7 @@ func (f *fleet) kill(p *process) {
 	_ = p.end(f.ctx, f.t)
 }
 
-// pause stands a replica still for a while.
+// pause stops a replica for a while.
 func (f *fleet) pause(p *process, d time.Duration) {
 	f.t.Helper()
 	f.cuts++
@@ -254,7 +254,7 @@ func (f *fleet) pause(p *process, d time.Duration) {
 	}
 }
 
-// partition parts a replica from the API server for a while.
+// partition separates a replica from the API server for a while.
 func (f *fleet) partition(p *process, d time.Duration) {
 	f.cuts++
 	f.mu.Lock()
@@ -265,7 +265,7 @@ func (f *fleet) partition(p *process, d time.Duration) {
 	l.heal()
 }
 
-// pass lets time pass, under load.
+// pass waits, under load.
 func (f *fleet) pass(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -296,7 +296,7 @@ func (f *fleet) allLive() {
 	}
 }
 
-// shared waits until so many members hold all slots, evenly, and nothing moves.
+// shared waits until so many members hold all slots, evenly, and no slot moves.
 func (f *fleet) shared(members int) {
 	f.t.Helper()
 	var last *group.Report
@@ -322,12 +322,12 @@ func (f *fleet) shared(members int) {
 		select {
 		case <-tick:
 		case <-f.ctx.Done():
-			f.t.Fatalf("the slots are not shared by %d: %+v", members, last)
+			f.t.Fatalf("%d members do not share the slots: %+v", members, last)
 		}
 	}
 }
 
-// lives tells whether a member is one of the replicas.
+// lives reports whether a member is one of the replicas.
 func (f *fleet) lives(member string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -336,8 +336,8 @@ func (f *fleet) lives(member string) bool {
 	})
 }
 
-// end ends the load and waits for all operations. A call was made once, and once more at most for each time that calls
-// were cut off.
+// end ends the load and waits for all operations. A call is made once, and at most once more for each interruption of
+// calls.
 func (f *fleet) end() {
 	f.t.Helper()
 	f.endLoad()
@@ -369,13 +369,13 @@ func (f *fleet) end() {
 	if len(f.failed) > 0 {
 		f.t.Errorf("callbacks: %v", f.failed)
 	}
-	f.t.Logf("%d calls, %d of them repeated with the same key, %d faults that cut calls off, %d times a Lease was lost",
+	f.t.Logf("%d calls, %d of them repeated with the same key, %d faults that interrupt calls, %d lost Leases",
 		keys,
 		again, f.cuts, f.lost())
 }
 
-// lost is how often a replica could not renew its Lease in time, as on a machine that does much else. Then it cuts its
-// calls off itself.
+// lost returns how often a replica could not renew its Lease in time, as on a busy machine. Such a replica interrupts
+// its calls itself.
 func (f *fleet) lost() (n int) {
 	for _, p := range f.ever {
 		p.mu.Lock()

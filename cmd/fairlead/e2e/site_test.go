@@ -37,7 +37,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/install"
 )
 
-// site is a namespace of a real control plane, a receiver, and controllers that run as processes of their own.
+// site is a namespace of a real control plane, a receiver, and controllers in processes of their own.
 type site struct {
 	t          *testing.T
 	ctx        context.Context
@@ -47,10 +47,10 @@ type site struct {
 	kubeconfig string
 	scheduler  *operations.Scheduler
 	receiver   *httptest.Server
-	env        []string // of the controllers, beside that of the test
+	env        []string // of the controllers, in addition to that of the test
 
 	mu      sync.Mutex
-	effects map[string]int // by idempotency key: how often it was asked for
+	effects map[string]int // requests by idempotency key
 }
 
 func newSite(t *testing.T, config *rest.Config) *site {
@@ -83,7 +83,7 @@ func newSite(t *testing.T, config *rest.Config) *site {
 		s.mu.Lock()
 		s.effects[r.Header.Get("Idempotency-Key")]++
 		s.mu.Unlock()
-		if r.URL.Path == "/slow" { // so that there is always a call in flight to be killed in
+		if r.URL.Path == "/slow" { // so that a kill always interrupts a call
 			select {
 			case <-time.After(time.Duration(rand.IntN(200)) * time.Millisecond):
 			case <-r.Context().Done():
@@ -99,7 +99,7 @@ func (s *site) webhook(name, path string, change func(*v1alpha1.WebhookSpec)) {
 	w := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace}}
 	w.Spec.Request.URL = s.receiver.URL + path
 	w.Spec.Retry.InitialInterval = metav1.Duration{Duration: 50 * time.Millisecond}
-	w.Spec.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute} // a slow machine causes no second try
+	w.Spec.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute} // so that a slow machine causes no second try
 	if change != nil {
 		change(&w.Spec)
 	}
@@ -125,7 +125,7 @@ func (s *site) scheduleMany(n int, r operations.Request) (ids []string) {
 	return ids
 }
 
-// allSucceeded waits for the end of all operations and checks that each had every effect, and nothing else happened.
+// allSucceeded waits for the end of all operations, and checks that each had all of its effects, and no others.
 func (s *site) allSucceeded(ids []string, webhooks ...string) {
 	s.t.Helper()
 	for i, id := range ids {
@@ -151,7 +151,7 @@ func (s *site) allSucceeded(ids []string, webhooks ...string) {
 	}
 }
 
-// lease returns the Lease as it is.
+// lease returns the current Lease.
 func (s *site) lease() *coordinationv1.Lease {
 	s.t.Helper()
 	lease, err := kubernetes.NewForConfigOrDie(s.config).CoordinationV1().Leases(s.namespace).Get(s.ctx, leaseName,
@@ -162,20 +162,19 @@ func (s *site) lease() *coordinationv1.Lease {
 	return lease
 }
 
-// leader finds out which process holds the Lease, by the process id in the identity.
+// leader returns the process that holds the Lease, by the process id in the identity.
 func (s *site) leader(replicas map[int]*process) *process {
 	s.t.Helper()
 	lease := s.lease()
 	var pid int
 	host, rest, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	if _, err := fmt.Sscanf(rest, "%d_", &pid); err != nil || replicas[pid] == nil {
-		s.t.Fatalf("identity %s of %s names no process: %v", *lease.Spec.HolderIdentity, host, err)
+		s.t.Fatalf("identity %s of %s has no process id: %v", *lease.Spec.HolderIdentity, host, err)
 	}
 	return replicas[pid]
 }
 
-// deploy applies a manifest of deploy/ with the namespace of the test instead of the usual one, and names of its own
-// for what has none.
+// deploy applies a manifest of deploy/ in the namespace of the test. Objects of the cluster get unique names.
 func (s *site) deploy(file string) {
 	s.t.Helper()
 	s.deployIn(s.namespace, file)
@@ -215,7 +214,7 @@ func (s *site) deployIn(namespace, file string) {
 				_ = unstructured.SetNestedField(obj.Object, name+"-"+namespace, "roleRef", "name")
 			}
 			s.t.Cleanup(func() {
-				// the control plane goes too
+				// the control plane ends, too
 				_ = api.Delete(context.WithoutCancel(s.ctx), obj.GetName(), metav1.DeleteOptions{})
 			})
 		}
@@ -239,8 +238,8 @@ func (s *site) deployIn(namespace, file string) {
 	}
 }
 
-// authorized waits until the API server lets a service account of a namespace do something in it, or no longer does.
-// The API server learns of a role some time after it was written.
+// authorized waits until the API server permits a service account of a namespace an action in it, or forbids it. The
+// API server applies a new role after some time.
 func (s *site) authorized(want bool, namespace, account, verb, group, resource string) {
 	s.t.Helper()
 	s.review(want, verb+" "+resource, authorizationv1.SubjectAccessReviewSpec{

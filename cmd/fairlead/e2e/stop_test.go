@@ -26,20 +26,20 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// modes has the receiver of a site answer in all modes, after up to 100 ms, and callbacks go to whichever process
-// serves.
+// modes makes the receiver of a site answer in all modes, after up to 100 ms. Callbacks go to the process that serves
+// at the time.
 type modes struct {
 	*site
-	front   *httptest.Server       // what --public-url says
-	serving atomic.Pointer[string] // the address that it leads to
+	front   *httptest.Server       // the --public-url
+	serving atomic.Pointer[string] // the address to which front forwards
 	callers sync.WaitGroup
 
 	mu     sync.Mutex
 	delay  time.Duration  // how long a call of the Webhook sync takes, at least
-	made   map[string]int // calls by idempotency key, polls aside
+	made   map[string]int // calls by idempotency key, without polls
 	polls  map[string]int
-	cut    []string // calls that the controller aborted
-	failed []string // callbacks that came to nothing
+	cut    []string // calls that the controller canceled
+	failed []string // callbacks that were not accepted
 }
 
 func newModes(s *site) *modes {
@@ -55,7 +55,7 @@ func newModes(s *site) *modes {
 	return m
 }
 
-// webhooks makes one of each mode.
+// webhooks creates one Webhook of each mode.
 func (m *modes) webhooks(s *site) {
 	s.t.Helper()
 	s.webhook("sync", "/sync", nil)
@@ -74,14 +74,14 @@ func (m *modes) setDelay(d time.Duration) {
 	m.delay = d
 }
 
-// ServeHTTP is the receiver.
+// ServeHTTP implements the receiver.
 func (m *modes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Callback string }
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
 	}
-	_ = json.Unmarshal(raw, &body) // a poll has none
+	_ = json.Unmarshal(raw, &body) // a poll has no body
 	key := r.Header.Get("Idempotency-Key")
 	m.mu.Lock()
 	if strings.HasPrefix(r.URL.Path, "/jobs/") {
@@ -138,7 +138,7 @@ func (m *modes) callBack(to string) {
 		switch answer.StatusCode {
 		case http.StatusNoContent, http.StatusConflict:
 			return
-		// between two processes; before the call is recorded
+		// between two processes, or before the call is recorded
 		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusNotFound:
 		default:
 			m.mu.Lock()
@@ -149,11 +149,11 @@ func (m *modes) callBack(to string) {
 	}
 }
 
-// process starts a controller that callbacks reach.
+// process starts a controller that gets the callbacks.
 func (m *modes) process(args ...string) *process {
 	m.t.Helper()
 	p := m.controller(m.kubeconfig, append([]string{
-		"--insecure-no-auth", "--public-url", m.front.URL, "--drain", "1m", // a busy machine cuts nothing off
+		"--insecure-no-auth", "--public-url", m.front.URL, "--drain", "1m", // a slow machine interrupts no call
 	}, args...)...)
 	select {
 	case at := <-p.address:
@@ -165,7 +165,7 @@ func (m *modes) process(args ...string) *process {
 	return p
 }
 
-// stop has a process end, and says what is wrong with how it does.
+// stop ends a process, and fails the test unless it ends as it should.
 func (m *modes) stop(p *process) {
 	m.t.Helper()
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
@@ -202,8 +202,8 @@ func (m *modes) once(ids []string) {
 
 var allModes = operations.Request{Webhooks: []string{"sync", "async", "callback"}}
 
-// TestStoppedController ends the controller with SIGTERM at random moments in the middle of calls of all modes, a dozen
-// times: no call is cut off, and none is made twice.
+// TestStoppedController ends the controller with SIGTERM at a dozen random moments during calls of all modes. No call
+// is interrupted, and none is made twice.
 func TestStoppedController(t *testing.T) {
 	t.Parallel()
 	m := newModes(newSite(t, env.Config(t)))
@@ -221,7 +221,7 @@ func TestStoppedController(t *testing.T) {
 	m.stop(last)
 }
 
-// TestStoppedLeader ends one leader after the other: each gives the Lease to the next one when its calls are recorded.
+// TestStoppedLeader ends one leader after the other. Each hands the Lease to the next one after its calls are recorded.
 func TestStoppedLeader(t *testing.T) {
 	t.Parallel()
 	m := newModes(newSite(t, env.Config(t)))
@@ -244,7 +244,7 @@ func TestStoppedLeader(t *testing.T) {
 	m.stop(now)
 }
 
-// hangingCall makes a site with one operation whose call hangs until release, and a controller that makes it.
+// hangingCall creates a site with one operation whose call hangs until release, and a controller that makes the call.
 func hangingCall(t *testing.T, args ...string) (s *site, p *process, address string, release func()) {
 	t.Helper()
 	s = newSite(t, env.Config(t))
@@ -328,7 +328,7 @@ func TestServesWhileItDrains(t *testing.T) {
 	}
 }
 
-// TestDrainIsBounded: a call that takes longer than --drain is cut off.
+// TestDrainIsBounded: a call that takes longer than --drain is canceled.
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
 	s, p, _, _ := hangingCall(t, "--drain", "300ms")
@@ -344,7 +344,7 @@ func TestDrainIsBounded(t *testing.T) {
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	s, p, address, _ := hangingCall(t, "--drain", "10m")
-	// it has begun, and has noticed the first signal
+	// it has started, and then noticed the first signal
 	for _, status := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		s.eventually("readiness "+http.StatusText(status), func() bool {
 			code, _ := s.get("http://" + address + "/readyz")

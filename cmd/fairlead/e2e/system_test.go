@@ -141,7 +141,7 @@ func TestForgedCallback(t *testing.T) {
 			if lease := s.held(system); s.key(system) == nil || lease == nil {
 				t.Errorf("key or Lease are not in namespace %s", system)
 			}
-			// The tenant makes a key of his own, before and after a restart of the controller.
+			// The tenant creates a key of their own, before and after a restart of the controller.
 			cb := executor.Callback{Namespace: s.namespace, Name: op.Name, OperationID: ids[0], WebhookID: "back"}
 			forged := []byte("0123456789abcdef0123456789abcdef")
 			s.plant(tenant, forged)
@@ -159,8 +159,8 @@ func TestForgedCallback(t *testing.T) {
 	}
 }
 
-// TestRightsInTheSystemNamespace: the rights of rbac.yaml in the system namespace are enough for key and Lease, which
-// are in no namespace that is served.
+// TestRightsInTheSystemNamespace: the rights of rbac.yaml in the system namespace suffice for key and Lease. No served
+// namespace has them.
 func TestRightsInTheSystemNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))

@@ -16,13 +16,13 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// goesOn is how long a new leader may take for its first operation on a machine that does much else. It is some
-// milliseconds else, and used to be up to a minute, until a bookmark came.
-const goesOn = 10 * time.Second
+// firstOperationBound bounds the time until the first operation of a new leader, with time to spare for a busy machine.
+// It is normally some milliseconds, and up to a minute if the leader waits for a bookmark.
+const firstOperationBound = 10 * time.Second
 
-// TestTakeover takes the leader away, by SIGKILL or SIGSTOP, while it has fifty operations in progress and nothing else
-// happens in the cluster that would show the other replica how new its cache is. That replica takes the Lease when it
-// has expired, and continues at once.
+// TestTakeover ends the leader, by SIGKILL or SIGSTOP, while it has fifty operations in progress. No other change in
+// the cluster shows the other replica the age of its cache. That replica takes the expired Lease, and continues at
+// once.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"Killed": syscall.SIGKILL, "Stopped": syscall.SIGSTOP} {
@@ -32,7 +32,7 @@ func TestTakeover(t *testing.T) {
 			const n = 50
 			var mu sync.Mutex
 			calls, gone := map[string]int{}, false
-			var first time.Time // that a call was repeated
+			var first time.Time // when a call was repeated
 			s.receiver.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				mu.Lock()
@@ -71,7 +71,7 @@ func TestTakeover(t *testing.T) {
 					t.Fatalf("operation %d: %+v (%v)", i, v, err)
 				}
 			}
-			if signal == syscall.SIGSTOP { // it finds out, and does nothing more
+			if signal == syscall.SIGSTOP { // it notices the new leader, and does nothing more
 				if err := leader.Process.Signal(syscall.SIGCONT); err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +82,7 @@ func TestTakeover(t *testing.T) {
 				}
 			}
 			if s.leader(replicas) == leader {
-				t.Error("the deposed leader leads")
+				t.Error("the former leader still leads")
 			}
 			lease := s.lease()
 			mu.Lock()
@@ -90,12 +90,12 @@ func TestTakeover(t *testing.T) {
 			t.Logf("the Lease was taken after %v, and the first operation moved %v later",
 				lease.Spec.AcquireTime.Sub(at),
 				first.Sub(lease.Spec.AcquireTime.Time))
-			if took := first.Sub(lease.Spec.AcquireTime.Time); took > goesOn {
+			if took := first.Sub(lease.Spec.AcquireTime.Time); took > firstOperationBound {
 				t.Errorf("the first operation moved %v after the Lease was taken", took)
 			}
 			for key, made := range calls {
 				if made != 2 {
-					t.Errorf("the call %s was made %d times: once by each", key, made)
+					t.Errorf("the call %s was made %d times, want once by each leader", key, made)
 				}
 			}
 		})

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// to makes a Webhook that goes elsewhere than to the receiver, in one try of at most patience.
+// to creates a Webhook with a target other than the receiver, and one try of at most patience.
 func (s *site) to(name, target string, patience time.Duration) {
 	s.t.Helper()
 	s.webhook(name, "/", func(w *v1alpha1.WebhookSpec) {
@@ -49,8 +49,8 @@ func node(name string, cidrs ...string) *corev1.Node {
 	}
 }
 
-// TestTargets: webhooks reach neither the services and pods of the cluster, where these have public addresses, nor the
-// API server, whatever is allowed, nor what is denied; and all else as before.
+// TestTargets: webhooks reach no services and pods of the cluster, even at public addresses. They never reach the API
+// server or denied targets. All other targets are reachable.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
@@ -104,9 +104,9 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	if v := s.outcome("allowed"); v.Reason == v1alpha1.ReasonTargetRefused {
-		t.Errorf("allowed within what the cluster has: %s", v.Error)
+		t.Errorf("allowed within the ranges of the cluster: %s", v.Error)
 	}
-	// A node that comes later.
+	// A node that joins later.
 	if _, err := clients.CoreV1().Nodes().Create(s.ctx, node("two", "35.190.1.0/24"),
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// collector takes spans by both protocols of OTLP.
+// collector receives spans by both protocols of OTLP.
 type collector struct {
 	collectorpb.UnimplementedTraceServiceServer
 	url, grpcURL string
@@ -63,7 +63,7 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// Export implements the service.
+// Export implements the trace service.
 func (c *collector) Export(
 	_ context.Context, r *collectorpb.ExportTraceServiceRequest,
 ) (*collectorpb.ExportTraceServiceResponse, error) {
@@ -81,7 +81,7 @@ func (c *collector) Export(
 	return &collectorpb.ExportTraceServiceResponse{}, nil
 }
 
-// named returns the spans of a name, in the order of their beginning.
+// named returns the spans of a name, ordered by start.
 func (c *collector) named(name string) []*tracepb.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *collector) named(name string) []*tracepb.Span {
 	return found
 }
 
-// terminate ends a controller, which has to succeed.
+// terminate ends a controller, which must succeed.
 func (s *site) terminate(p *process) {
 	s.t.Helper()
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
@@ -103,8 +103,8 @@ func (s *site) terminate(p *process) {
 	}
 }
 
-// TestTraces: from the caller of the HTTP API to the receiver, over the death of the process in between, by both
-// protocols. The end of the process sends the pending spans.
+// TestTraces: a trace leads from the API's caller to the receiver, across the death of a process, by both protocols.
+// Pending spans are sent at the end of the process.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"http/protobuf", "grpc"} {
@@ -147,7 +147,7 @@ func TestTraces(t *testing.T) {
 				op, err = s.scheduler.Get(s.ctx, res)
 				return err == nil && len(op.Status.Webhooks) == 1 && op.Status.Webhooks[0].NextAttemptAt != nil
 			})
-			s.eventually("collected what a killed process would take with it", func() bool {
+			s.eventually("the spans were exported before the process is killed", func() bool {
 				return len(c.named("call first")) == 1 && len(c.named("POST /operations")) == 1
 			})
 			if err := p.Process.Kill(); err != nil {
@@ -191,8 +191,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestUnreachableCollector: a collector that refuses connections or never answers costs one line of the log: operations
-// continue, and the end of the process is not delayed for long.
+// TestUnreachableCollector: a collector that refuses connections or never answers causes one line in the log.
+// Operations continue, and the end of the process is not delayed for long.
 func TestUnreachableCollector(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

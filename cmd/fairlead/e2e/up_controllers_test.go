@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// upLines are what up says on stderr.
+// upLines are the lines that up prints on stderr.
 type upLines struct {
 	t     *testing.T
 	ctx   context.Context
@@ -29,7 +29,7 @@ type upLines struct {
 	said  []string
 }
 
-// await reads lines until one matches, and returns what its groups have.
+// await reads lines until one matches, and returns its groups.
 func (u *upLines) await(pattern string) []string {
 	u.t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -49,8 +49,8 @@ func (u *upLines) await(pattern string) []string {
 	}
 }
 
-// TestUpControllers has up run three controllers: each holds a part of the slots. A killed one is started again. Each
-// answers for every operation, and all end with up.
+// TestUpControllers runs up with three controllers. Each holds a part of the slots and answers for every operation. A
+// killed one is restarted, and all end with up.
 func TestUpControllers(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
@@ -129,7 +129,7 @@ func TestUpControllers(t *testing.T) {
 			t.Errorf("%+v (%v)", v, err)
 		}
 		for _, at := range addresses {
-			s.eventually(at+" shows the end", func() bool { // as soon as its watch brings it
+			s.eventually(at+" shows the end", func() bool { // as soon as its watch delivers it
 				code, body := s.get(fmt.Sprintf("%s/operations/app/%d", at, i))
 				return code == 200 && strings.Contains(body, "SUCCEEDED")
 			})

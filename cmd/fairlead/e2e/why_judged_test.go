@@ -27,7 +27,7 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyOfProcesses asks controllers that cannot move an operation: one does not lead, one does not serve its
+// TestWhyOfProcesses asks controllers that cannot advance an operation. One does not lead, one does not serve its
 // namespace, and the leader of one is stopped.
 func TestWhyOfProcesses(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestWhyOfProcesses(t *testing.T) {
 	first.first("operation/app/done", why.Ended)
 	standby := patient{s, <-s.controller(s.kubeconfig, "--leader-elect").address, token}
 	s.asks("missing", operations.Request{Webhooks: []string{"nowhere"}})
-	s.eventually("told where the leader is, and what the object tells, by one that does not lead", func() bool {
+	s.eventually("the standby names the leader and the cause from the object", func() bool {
 		a := standby.itself("missing")
 		return len(a.Causes) > 1 && a.Causes[0].Type == why.NotLeading && a.Causes[0].Evidence["leader"] != "" &&
 			strings.HasPrefix(a.Causes[0].Evidence["lease"], s.namespace) && a.Causes[1].Type == why.WebhookMissing &&
@@ -51,7 +51,7 @@ func TestWhyOfProcesses(t *testing.T) {
 	if a := pageAnswer(page); !strings.Contains(a.first, "NotLeading") ||
 		!strings.Contains(a.later, "WebhookMissing") ||
 		!strings.Contains(page, `href="http://`+first.address+`/console/why?`) {
-		t.Errorf("the page of the standby does not lead to the leader: %s", plainText(page))
+		t.Errorf("the page of the standby has no link to the leader: %s", plainText(page))
 	}
 	standby.first("operation/app/done", why.Ended)
 
@@ -74,19 +74,19 @@ func TestWhyOfProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.review(true, "get operations elsewhere", authorizationv1.SubjectAccessReviewSpec{
+	s.review(true, "get operations in another namespace", authorizationv1.SubjectAccessReviewSpec{
 		User:               "system:serviceaccount:" + s.namespace + ":sees",
 		ResourceAttributes: reviewed(other.namespace, "get", "fairlead.io", "operations"),
 	})
 	away := patient{other, first.address, token}
 	if a := away.first("operation/app/far", why.NotSelected, "namespaces=1"); !a.Stuck || a.Causes[0].Advice == "" {
-		t.Errorf("one that does not serve the namespace tells %+v", a)
+		t.Errorf("a controller that does not serve the namespace answers %+v", a)
 	}
 
 	if err := leader.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("answered by one that has taken over", func() bool {
+	s.eventually("the new leader answers", func() bool {
 		a := standby.itself("missing")
 		return a.Stuck && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
 	})
@@ -95,7 +95,7 @@ func TestWhyOfProcesses(t *testing.T) {
 	}
 }
 
-// itself returns what a program answers about an operation, without asking the one that has it.
+// itself returns the answer of a program about an operation, without asking the holder.
 func (p patient) itself(id string) (a why.Answer) {
 	p.t.Helper()
 	of := url.Values{
@@ -157,7 +157,7 @@ func TestWhyOfRefusedStatus(t *testing.T) {
 	s.refuses(clients, "operations/status", "no changes on Fridays")
 	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
 	mute := ""
-	s.eventually("refused", func() bool { // the policy is heeded some time after it was made
+	s.eventually("refused", func() bool { // the API server applies the policy after some time
 		if mute == "" || s.over(mute) {
 			mute = fmt.Sprint("mute", time.Now().UnixNano())
 			s.asks(mute, operations.Request{Webhooks: []string{"fine"}})
@@ -172,13 +172,13 @@ func TestWhyOfRefusedStatus(t *testing.T) {
 	}
 }
 
-// over tells whether an operation has ended.
+// over reports whether an operation has ended.
 func (s *site) over(id string) bool {
 	op, err := s.scheduler.Get(s.ctx, operations.Resource{Type: "app", ID: id})
 	return err == nil && op.Terminal()
 }
 
-// refuses has the API server refuse to update something in the namespace.
+// refuses makes the API server refuse updates of a resource in the namespace.
 func (s *site) refuses(clients kubernetes.Interface, resource, words string) {
 	s.t.Helper()
 	api, name, fail := clients.AdmissionregistrationV1(), "no-"+s.namespace, admissionv1.Fail
@@ -214,12 +214,12 @@ func (s *site) refuses(clients kubernetes.Interface, resource, words string) {
 	s.t.Cleanup(func() {
 		ctx := context.WithoutCancel(s.t.Context())
 		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{}) // the test is over
-		_ = api.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})       // likewise
+		_ = api.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})       // the same
 	})
 }
 
-// TestWhyOfPausedReplica: of two replicas one stands still. The other one says who has the object as long as it has,
-// and that it does not answer; then it has the object itself, and says what that waits for.
+// TestWhyOfPausedReplica pauses one of two replicas. As long as that one holds the object, the other one names it, and
+// says that it does not answer. Then the other one holds the object, and gives its causes.
 func TestWhyOfPausedReplica(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -230,7 +230,7 @@ func TestWhyOfPausedReplica(t *testing.T) {
 		replicas[<-p.address] = p
 	}
 	s.asks("waits", operations.Request{Webhooks: []string{"nowhere"}})
-	var holder string // whose slot it is, so that the other one names it
+	var holder string // holds the slot, so that the other one names it
 	ask := func(at string) (a why.Answer, said string) {
 		code, out, errs := fairlead(t, "why", "operation/app/waits", "-n", s.namespace, "-o", "json", "--url",
 			"http://"+at, "--token", token)
@@ -266,7 +266,7 @@ func TestWhyOfPausedReplica(t *testing.T) {
 			other = at
 		}
 	}
-	s.eventually("told by the one that has it", func() bool {
+	s.eventually("the holder answers", func() bool {
 		a, said := ask(other)
 		return said == "" && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
 	})
@@ -282,9 +282,9 @@ func TestWhyOfPausedReplica(t *testing.T) {
 	}
 	if held(report) == holder && (len(a.Causes) == 0 || a.Causes[0].Type != why.HeldBy ||
 		a.Causes[0].Evidence["member"] == "" || !strings.Contains(said, "cannot ask the replica")) {
-		t.Errorf("while it is paused, and its Lease has not run out: %+v, %s", a, said)
+		t.Errorf("while it is paused, and its Lease has not expired: %+v, %s", a, said)
 	}
-	s.eventually("told by the one that has taken it over", func() bool {
+	s.eventually("the new holder answers", func() bool {
 		a, said := ask(other)
 		return said == "" && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
 	})

@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyOfOddities asks a starting controller, by all kinds of names, as a user without rights, about a Webhook with a
-// finalizer, and about operations whose definition was deleted.
+// TestWhyOfOddities asks a starting controller, by all kinds of names, and as a user without rights. The questions are
+// about a Webhook with a finalizer and about operations whose definition was deleted.
 func TestWhyOfOddities(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
@@ -31,7 +31,7 @@ func TestWhyOfOddities(t *testing.T) {
 	s.eventually("up", func() bool {
 		a, code := p.why("operation/app/missing")
 		if code != 0 || len(a.Causes) == 0 || a.Causes[0].Type == why.Ended || a.Causes[0].Type == why.NotSelected {
-			t.Fatalf("while it comes up: %d %+v", code, a)
+			t.Fatalf("while it starts: %d %+v", code, a)
 		}
 		return a.Causes[0].Type == why.WebhookMissing
 	})
@@ -54,7 +54,7 @@ func TestWhyOfOddities(t *testing.T) {
 	}
 	there, nowhere := ask(stranger, "op/app/missing"), ask(stranger, "op/app/nothing")
 	if strings.ReplaceAll(there, "missing", "nothing") != nowhere || ask(token, "op/app/nothing") != nowhere {
-		t.Errorf("what is there can be told from what is not: %q, %q", there, nowhere)
+		t.Errorf("existing and missing objects have different answers: %q, %q", there, nowhere)
 	}
 	_, out, _ := fairlead(t, append(args, token, "op/app/missing")...)
 	var answer map[string]any
@@ -68,7 +68,7 @@ func TestWhyOfOddities(t *testing.T) {
 	} {
 		has := map[string]map[string]any{"answer": answer, "cause": first}[in]
 		if slices.ContainsFunc(fields, func(f string) bool { _, ok := has[f]; return !ok }) {
-			t.Errorf("the %s lacks a field of the contract: %v", in, has)
+			t.Errorf("the %s lacks a documented field: %v", in, has)
 		}
 	}
 
@@ -86,7 +86,7 @@ func TestWhyOfOddities(t *testing.T) {
 	}
 	p.first("wh/kept", why.ForeignFinalizer, "finalizers=example.com/keeper")
 	s.asks("kept", operations.Request{Webhooks: []string{"kept"}})
-	p.first("op/app/kept", why.Ended, "reason=Succeeded") // it is there until it is gone
+	p.first("op/app/kept", why.Ended, "reason=Succeeded") // it exists until its finalizer is removed
 
 	crds := api.Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
@@ -97,6 +97,6 @@ func TestWhyOfOddities(t *testing.T) {
 	}
 	a := p.first("op/app/missing", why.SourceStale, "resource=operations.fairlead.io")
 	if !strings.Contains(a.Causes[0].Advice, "Install its CustomResourceDefinition") {
-		t.Errorf("of a definition that is gone: %+v", a)
+		t.Errorf("of a deleted definition: %+v", a)
 	}
 }

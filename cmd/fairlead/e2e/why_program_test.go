@@ -21,8 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestWhyOfProgramIsShown makes situations in which the objects of a program of one's own are stuck. The command and
-// the page give the same first answer, and it is the right one.
+// TestWhyOfProgramIsShown creates situations in which the objects of a user's program are stuck. The command and the
+// page give the same correct first answer.
 func TestWhyOfProgramIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -86,7 +86,7 @@ func TestWhyOfProgramIsShown(t *testing.T) {
 		ObjectMeta: named("web"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}, metav1.CreateOptions{})
 	create(err)
-	pod.Status.Conditions = []corev1.PodCondition{{ // as the scheduler writes
+	pod.Status.Conditions = []corev1.PodCondition{{ // as the scheduler writes it
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 		Message: "0/3 nodes are available", LastTransitionTime: metav1.Now(),
 	}}
@@ -116,7 +116,7 @@ func TestWhyOfProgramIsShown(t *testing.T) {
 	})
 }
 
-// about is the answer about an object, on the page that is asked for it.
+// about returns the expected answer about an object, on the page Why of that object.
 func (p patient) about(kind, name, reason string, first ...string) shown {
 	return shown{
 		reason: reason, object: strings.ToLower(kind) + "/" + name, head: stuckHead, first: first,
@@ -124,8 +124,8 @@ func (p patient) about(kind, name, reason string, first ...string) shown {
 	}
 }
 
-// runs runs a program until the test ends, and returns how to ask it. The code of the program returns when over is
-// closed, which runs does at the end.
+// runs runs a program until the test ends, and returns a patient that asks it. The code of the program returns when
+// over is closed, which runs does at the end.
 func (s *site) runs(rt *library.Runtime, over chan struct{}) patient {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(s.ctx)

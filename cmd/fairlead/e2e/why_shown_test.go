@@ -26,24 +26,24 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// shown is the answer about an object, as the terminal and the page have to show it.
+// shown is the expected answer about an object, in the terminal and on the page.
 type shown struct {
 	reason string
-	object string // as the command takes it
+	object string // argument of the command
 	page   string // the path of the page
-	// head is in the first line of the terminal or before its first cause, title is in the heading of the page.
+	// head is in the first line of the terminal or before its first cause. title is in the heading of the page.
 	head, title string
 	first       []string // parts of the first cause
 	later       []string // parts of the causes after it
 }
 
-// The words above an answer.
+// Headlines of answers.
 const (
 	stuckHead, stuckTitle   = "makes no progress:", "Why it makes no progress"
 	failedHead, failedTitle = "Failed: it ended at", "Why it failed"
 )
 
-// shows waits until the terminal and the page both give an answer.
+// shows waits until both the terminal and the page give an answer.
 func (p patient) shows(want shown) {
 	p.t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -73,7 +73,7 @@ type answerText struct{ head, first, later string }
 func (want shown) faults(where string, got answerText, head string) (all []string) {
 	lacks := func(part, text string) {
 		if !strings.Contains(text, part) {
-			all = append(all, fmt.Sprintf("the %s does not say %q", where, part))
+			all = append(all, fmt.Sprintf("the %s does not contain %q", where, part))
 		}
 	}
 	lacks(head, got.head)
@@ -117,7 +117,7 @@ func pageAnswer(page string) (a answerText) {
 	return a
 }
 
-// plainText is the text that a browser shows of HTML.
+// plainText returns the text that a browser shows of HTML.
 func plainText(page string) string {
 	return strings.TrimSpace(blank.ReplaceAllString(html.UnescapeString(mark.ReplaceAllString(page, " ")), " "))
 }
@@ -144,7 +144,7 @@ func (p patient) visit(path string) string {
 	return string(body)
 }
 
-// of is the answer about the operation of an app.
+// of returns the expected answer about the operation of an app.
 func (p patient) of(id, reason string) shown {
 	return shown{
 		reason: reason, object: "operation/app/" + id, head: stuckHead, title: stuckTitle,
@@ -162,8 +162,8 @@ func (s *site) edit(hook, patch string) {
 	}
 }
 
-// TestWhyIsShown makes situations in which operations are stuck or have failed. The command and the page give the same
-// first answer, and it is the right one.
+// TestWhyIsShown creates situations in which operations are stuck or have failed. The command and the page give the
+// same correct first answer.
 func TestWhyIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -215,7 +215,7 @@ func TestWhyIsShown(t *testing.T) {
 	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
 
 	s.asks("holder", operations.Request{Webhooks: []string{"one"}})
-	<-held // it has the only place
+	<-held // it holds the only slot
 	for id, r := range map[string]operations.Request{
 		"silent": {Webhooks: []string{"silent"}}, "failed": {Webhooks: []string{"wrong"}},
 		"html":   {Webhooks: []string{"html"}},
@@ -280,7 +280,7 @@ func TestWhyIsShown(t *testing.T) {
 		"the Webhook was edited since (generation 1 is 2 now): the next attempt uses the new generation")
 }
 
-// TestWhyInTerminatingNamespace: the namespace of an operation is being deleted, so that the API server gives no token.
+// TestWhyInTerminatingNamespace: the namespace of an operation is being deleted, so the API server issues no token.
 func TestWhyInTerminatingNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -311,8 +311,8 @@ func TestWhyInTerminatingNamespace(t *testing.T) {
 	p.shows(want)
 }
 
-// TestWhyBehindBlockedWorkers: writes of some operations do not return, so that no worker is left for another
-// operation. The answer about that one has the stack of a blocked worker.
+// TestWhyBehindBlockedWorkers blocks writes of some operations, so that no worker is left for another one. The answer
+// about that one has the stack of a blocked worker.
 func TestWhyBehindBlockedWorkers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -338,8 +338,8 @@ func TestWhyBehindBlockedWorkers(t *testing.T) {
 	p.shows(want)
 }
 
-// silentWrites returns the configuration of a way to an API server on which the writes of some paths get no answer
-// until the test ends. Each is announced.
+// silentWrites returns the configuration of a proxy to an API server. Writes of some paths get no answer until the test
+// ends, and each is announced.
 func silentWrites(
 	t *testing.T, config *rest.Config, silent func(path string) bool,
 ) (through *rest.Config, writes <-chan struct{}) {

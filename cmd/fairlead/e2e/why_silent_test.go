@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestWhyOfSilentReceiver: a receiver accepts connections and never answers. The first try is on its way for as long as
-// it may last. The error of each try stays known while the next one is under way, in the status, op list and why.
+// TestWhyOfSilentReceiver calls a receiver that accepts connections and never answers. The first try may take its whole
+// time. The error of each try is shown during the next one, in the status, op list and why.
 func TestWhyOfSilentReceiver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -35,11 +35,11 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 		w.Retry.InitialInterval = metav1.Duration{Duration: 50 * time.Millisecond}
 		w.Retry.MaxInterval = w.Retry.InitialInterval
 	})
-	s.webhook("slow", "/", nil) // its first try lasts as long as the test looks at it
+	s.webhook("slow", "/", nil) // its first try outlasts the test
 	p := patient{s, <-s.controller(s.kubeconfig).address, s.reader("sees", "operations", "webhooks")}
 	s.asks("first", operations.Request{Webhooks: []string{"slow"}})
 	<-calls
-	s.eventually("on its way in its first try", func() bool {
+	s.eventually("under way in its first try", func() bool {
 		a, code := p.why("operation/app/first")
 		return code == 0 && len(a.Causes) > 0 && !a.Stuck &&
 			strings.HasPrefix(a.Causes[0].Message, "it calls webhook slow")
@@ -66,7 +66,7 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 			return false
 		}
 		if !strings.Contains(e.Message, silence) {
-			t.Fatalf("the status has forgotten the error of the try before: %+v", e)
+			t.Fatalf("the status has lost the error of the previous try: %+v", e)
 		}
 		return true
 	})
@@ -84,7 +84,7 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 	}
 }
 
-// TestWhyOfOpenCircuit: the circuit of a Webhook stays open after its time has passed, until a call succeeds, so why
+// TestWhyOfOpenCircuit: the circuit of a Webhook stays open after its time has passed, until a call succeeds. So why
 // reports it as a cause. A failed operation is reported as failed.
 func TestWhyOfOpenCircuit(t *testing.T) {
 	t.Parallel()
@@ -111,6 +111,6 @@ func TestWhyOfOpenCircuit(t *testing.T) {
 	code, out, errs := fairlead(t, "why", "operation/app/shop", "-n", s.namespace, "--url", "http://"+p.address,
 		"--token", token)
 	if code != 0 || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "\nFailed: it ended at ") {
-		t.Errorf("of an operation that has failed: exit code %d: %s%s", code, out, errs)
+		t.Errorf("of a failed operation: exit code %d: %s%s", code, out, errs)
 	}
 }

@@ -29,7 +29,7 @@ type patient struct {
 	address, token string
 }
 
-// reader makes a service account that may get resources of Fairlead, and returns a token of it.
+// reader creates a service account that may get resources of Fairlead, and returns a token of it.
 func (s *site) reader(name string, resources ...string) string {
 	s.t.Helper()
 	clients := kubernetes.NewForConfigOrDie(s.config)
@@ -50,7 +50,7 @@ func (s *site) reader(name string, resources ...string) string {
 	return token
 }
 
-// why asks, and returns the exit code.
+// why runs the command, and returns the answer and the exit code.
 func (p patient) why(object string) (a why.Answer, code int) {
 	p.t.Helper()
 	code, out, errs := fairlead(p.t, "why", object, "-n", p.namespace, "-o", "json", "--url", "http://"+p.address,
@@ -67,10 +67,10 @@ func (p patient) why(object string) (a why.Answer, code int) {
 	return a, code
 }
 
-// first waits until the first cause is of a type and has the evidence, "key=value", of which the value is a part.
+// first waits until the first cause is of a type and has the evidence "key=value", where value may be a part.
 func (p patient) first(object string, want why.Type, evidence ...string) (a why.Answer) {
 	p.t.Helper()
-	told := func() bool {
+	answered := func() bool {
 		var code int
 		if a, code = p.why(object); code != 0 || len(a.Causes) == 0 || a.Causes[0].Type != want {
 			return false
@@ -82,7 +82,7 @@ func (p patient) first(object string, want why.Type, evidence ...string) (a why.
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for !told() {
+	for !answered() {
 		select {
 		case <-tick.C:
 		case <-p.ctx.Done():
@@ -125,7 +125,7 @@ func (s *site) deletes(id string) {
 	}
 }
 
-// TestWhyOfStuckOperations makes operations that are stuck, each in its own way, and has the command say why.
+// TestWhyOfStuckOperations creates operations that are stuck, each in its own way, and runs the command why for each.
 func TestWhyOfStuckOperations(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -179,7 +179,7 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	lock := []operations.Resource{{Type: "db", ID: "7"}}
 	s.asks("holder", operations.Request{Webhooks: []string{"hold"}, Lock: lock})
 	if a := p.first("operation/app/holder", why.Parked, "webhook=hold"); a.Stuck {
-		t.Errorf("one whose call is under way is stuck: %+v", a)
+		t.Errorf("an operation with a call under way is stuck: %+v", a)
 	}
 	s.asks("behind", operations.Request{Webhooks: []string{"fine"}, Lock: lock})
 	s.asks("missing", operations.Request{Webhooks: []string{"nowhere"}})
@@ -241,24 +241,24 @@ func TestWhyOfStuckOperations(t *testing.T) {
 		}
 	}
 	if _, code := p.why("operation/app/nobody"); code != exitFailure {
-		t.Errorf("of nothing: exit code %d", code)
+		t.Errorf("of a missing object: exit code %d", code)
 	}
 	for token, object := range map[string]string{
 		s.reader("blind", "pods"): "operation/app/of-fine", "nonsense": "operation/app/of-fine",
 	} {
 		if _, code := (patient{s, p.address, token}).why(object); code != exitFailure {
-			t.Errorf("who may not get it: exit code %d", code)
+			t.Errorf("without the right: exit code %d", code)
 		}
 	}
 	half := patient{s, p.address, s.reader("half", "operations")}
 	if a := half.first("operation/app/missing", why.Hidden); strings.Contains(fmt.Sprint(a), "nowhere") {
-		t.Errorf("of what they may not get they are told %+v", a)
+		t.Errorf("without the right the answer is %+v", a)
 	}
 	s.finalizers("kept", "null")
 }
 
-// TestWhyOfReplicas: of two replicas that share the operations, each answers what only one of them knows: the answer
-// names that one, and the command asks it.
+// TestWhyOfReplicas asks two replicas that share the operations. The answer names the replica that holds the object,
+// and the command asks that one.
 func TestWhyOfReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -279,8 +279,8 @@ func TestWhyOfReplicas(t *testing.T) {
 	s.asks("first", operations.Request{Webhooks: []string{"one"}})
 	replicas[0].first("operation/app/first", why.Parked, "webhook=one")
 	s.asks("next", operations.Request{Webhooks: []string{"one"}})
-	for _, p := range replicas { // when the slot has moved, it may be the turn of either
-		s.eventually("told that one waits for the other", func() bool {
+	for _, p := range replicas { // after the slot has moved, either may be next
+		s.eventually("one is reported to wait for the other", func() bool {
 			waits := 0
 			for _, id := range []string{"first", "next"} {
 				if a, code := p.why("operation/app/" + id); code == 0 &&
@@ -288,12 +288,12 @@ func TestWhyOfReplicas(t *testing.T) {
 					waits++
 				}
 			}
-			return waits == 1 // which stands nowhere but in the memory of one of them
+			return waits == 1 // which only the memory of one of them has
 		})
 	}
 }
 
-// TestWhyOfMissingRight: a controller that lacks a right says which rule that is.
+// TestWhyOfMissingRight: a controller that lacks a right names the missing rule.
 func TestWhyOfMissingRight(t *testing.T) {
 	for resource, tc := range map[string]struct{ webhook, verb, group string }{
 		"operations/status":     {"fine", "update", "fairlead.io"},

@@ -26,8 +26,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/watchtest"
 )
 
-// TestControlPlane breaks a real API server and etcd in one way after the other, and compares after each of them what
-// the store has with what the server lists.
+// TestControlPlane disturbs a real API server and etcd in several ways. After each of them the store has what the
+// server lists.
 func TestControlPlane(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t)
@@ -48,7 +48,7 @@ func TestControlPlane(t *testing.T) {
 		}
 	}
 	if _, found := p.recorder.Recording().Check(); len(found) > 0 {
-		t.Errorf("the subscriber was given what it should not have been: %v", found)
+		t.Errorf("the subscriber got wrong events: %v", found)
 	}
 }
 
@@ -81,7 +81,7 @@ func newControlPlane(t *testing.T) *controlPlane {
 	return p
 }
 
-// try repeats what a server that has just started may refuse.
+// try retries requests that a newly started server may refuse.
 func (p *controlPlane) try(t *testing.T, what string, fn func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testlimit.Wait)
@@ -101,7 +101,7 @@ func (p *controlPlane) try(t *testing.T, what string, fn func(context.Context) e
 	}
 }
 
-// change creates, updates and deletes.
+// change creates, updates and deletes objects.
 func (p *controlPlane) change(t *testing.T, prefix string) {
 	t.Helper()
 	configMaps := p.client.CoreV1().ConfigMaps("default")
@@ -144,8 +144,8 @@ func (p *controlPlane) compact(t *testing.T) {
 	p.change(t, "compacted")
 }
 
-// restart saves a cache and starts it again from what was saved: it is synced when a bookmark of the server has
-// confirmed that nothing was missed, and has asked for no list but that of one object.
+// restart saves a cache and starts it again from its file. The cache is synced when a bookmark of the server has
+// confirmed its state. It sends no list except that of one object.
 func (p *controlPlane) restart(t *testing.T) {
 	dir := t.TempDir()
 	for run := range 2 {
@@ -190,7 +190,7 @@ func (p *controlPlane) restart(t *testing.T) {
 	}
 }
 
-// listCounter counts the requests that bring the whole content.
+// listCounter counts the requests that return whole objects.
 type listCounter struct {
 	next  http.RoundTripper
 	lists *atomic.Int64
@@ -237,7 +237,7 @@ func (p *controlPlane) rotate(t *testing.T) {
 	if err := p.RotateServingCertificate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.RestartAPIServer(t.Context()); err != nil { // so that connections are made anew
+	if err := p.RestartAPIServer(t.Context()); err != nil { // so that connections are opened again
 		t.Fatal(err)
 	}
 	p.change(t, "rotated")
@@ -266,7 +266,7 @@ func (p *controlPlane) restore(t *testing.T) {
 	p.same(t)
 	for key := range p.watched.Cached() {
 		if strings.HasPrefix(key, "default/undone") {
-			t.Errorf("%s is cached, and was undone", key)
+			t.Errorf("%s is cached, but was rolled back", key)
 		}
 	}
 	p.change(t, "restored")
@@ -294,7 +294,7 @@ func (p *controlPlane) same(t *testing.T) {
 	})
 }
 
-// until asks until it holds: another process sends no signal.
+// until polls a condition, since another process sends no signal.
 func (p *controlPlane) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

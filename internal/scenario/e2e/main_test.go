@@ -1,4 +1,4 @@
-// Package e2e_test breaks a real control plane under source and store.
+// Package e2e_test disturbs a real control plane under source and store.
 package e2e_test
 
 import (

@@ -16,7 +16,7 @@ import (
 
 var pods = schema.GroupResource{Resource: "pods"}
 
-// Two runs that differ only in what the server assigns have the same normalized objects.
+// Two runs that differ only in values assigned by the server have equal normalized objects.
 func TestNormalizer(t *testing.T) {
 	object := func(suffix, uid, at string, generation, observed int64) map[string]any {
 		n := NewNormalizer()
@@ -56,7 +56,7 @@ func state(objects ...string) State {
 	return s
 }
 
-// Each verdict has its symptom, the most telling first.
+// Each verdict has its symptoms, the most telling one first.
 func TestJudge(t *testing.T) {
 	ref := NewReference([]*Outcome{
 		{End: state("pods/a=1", "pods/noise=1", "pods/ignored=1"), Quiet: true, Calls: map[string]int{"POST x": 1}},
@@ -125,8 +125,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// script is a driver whose subject makes two writes. A crash after the first write together with a lost answer to the
-// second one leads to a wrong end, if flaky says so.
+// script is a driver whose subject makes two writes. If flaky returns true, two faults together lead to a wrong end: a
+// crash after the first write and a lost response to the second.
 type script struct{ flaky func(seed uint64) bool }
 
 func write(n int) Moment { return Moment{Verb: "update", Object: "pods/default/a", N: n} }
@@ -175,7 +175,7 @@ func TestSearchFindsPairs(t *testing.T) {
 	}
 }
 
-// A symptom that does not repeat is no finding.
+// A symptom that does not repeat is not a finding.
 func TestSearchConfirms(t *testing.T) {
 	once := func(seed uint64) bool { return seed == 7 }
 	r, err := Search(t.Context(), script{once}, Options{Seed: 7, Schedules: 300, Steps: 1})

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
-// What the server assigns is replaced wherever an object refers to it: a uid also within a text, an address only as a
-// whole.
+// Values assigned by the server are replaced wherever an object refers to them. A uid is replaced also within a text,
+// an address only as a whole value.
 func TestNormalizerAssigned(t *testing.T) {
 	const uid = "00000000-0000-4000-8000-00000000001a"
 	object := func(kind, name string, content map[string]any) *unstructured.Unstructured {
@@ -65,7 +65,7 @@ func TestNormalizerTouched(t *testing.T) {
 	}
 }
 
-// Objects with generated names are compared with the one that differs least, whatever order their content gives.
+// Objects with generated names are compared with the most similar object, whatever their order.
 func TestPairsOfGeneratedNames(t *testing.T) {
 	pod := func(hash, role string) map[string]any { return map[string]any{"hash": hash, "role": role} }
 	a := engine.State{"pods/p-*": {pod("1", "leader"), pod("2", "worker")}}

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The proxy asks for JSON in place of binary encodings, and for nothing else that the subject did not ask for.
+// The proxy requests JSON instead of binary encodings, and otherwise only what the subject requested.
 func TestReadable(t *testing.T) {
 	for accept, want := range map[string]string{
 		"application/json":                                                                "application/json",
@@ -31,7 +31,7 @@ func TestReadable(t *testing.T) {
 	}
 }
 
-// However much a process prints, only the end is kept and the last lines are shown.
+// Of any amount of output only the end is stored, and only the last lines are shown.
 func TestOutput(t *testing.T) {
 	var o output
 	if o.String() != "" {
@@ -40,7 +40,7 @@ func TestOutput(t *testing.T) {
 	line := strings.Repeat("x", 1000)
 	for i := range 1000 {
 		if n, err := fmt.Fprintln(&o, i, line); err != nil || n < len(line) {
-			t.Fatalf("%d bytes are taken, error %v", n, err)
+			t.Fatalf("%d bytes are accepted, error %v", n, err)
 		}
 	}
 	if len(o.b) > 2*kept+2*len(line) {

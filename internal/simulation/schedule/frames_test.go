@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A frame of a change is passed on when its version has been reached. Bookmarks and errors are passed on at once.
+// The frame of a change is delivered when its version is reached. Bookmarks and errors are delivered at once.
 func TestFrames(t *testing.T) {
 	stream := `{"type":"ADDED","object":{"metadata":{"resourceVersion":"5"}}}
 {"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}

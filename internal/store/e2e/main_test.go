@@ -1,4 +1,4 @@
-// Package e2e_test holds slots of what a real API server has.
+// Package e2e_test holds slots of a store on a real API server.
 package e2e_test
 
 import (

@@ -25,7 +25,7 @@ import (
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// realKind is what of a real server is watched in slots.
+// realKind is a kind of a real server that is watched in slots.
 type realKind struct {
 	name     string
 	gvr      schema.GroupVersionResource
@@ -33,9 +33,9 @@ type realKind struct {
 	by       shard.By
 	encoding source.Encoding
 	metadata bool
-	// Watches of Events do not go through the watch cache of the server, and are not selected there; their lists are.
+	// Watches of Events bypass the watch cache of the server and are not selected there. Their lists are.
 	unselected bool
-	few        bool // there are no other namespaces yet
+	few        bool // the server has no other namespaces yet
 }
 
 var realKinds = []realKind{
@@ -49,8 +49,7 @@ var realKinds = []realKind{
 	{name: "events", gvr: schema.GroupVersionResource{Version: "v1", Resource: "events"}, kind: "Event", unselected: true},
 }
 
-// TestSlotsOfARealServer holds slots of what a real API server has, with the feature that selects them there on and
-// off.
+// TestSlotsOfARealServer holds slots on a real API server, with its feature gate for sharded watches on and off.
 func TestSlotsOfARealServer(t *testing.T) {
 	t.Parallel()
 	for _, gate := range []bool{true, false} {
@@ -122,7 +121,7 @@ func newRealSlots(t *testing.T, config *rest.Config, k realKind, gate bool) *rea
 	return s
 }
 
-// put creates an object, or changes it; it is in one of the namespaces.
+// put creates or changes an object in one of the namespaces.
 func (s *realSlots) put(i int, value string) {
 	s.t.Helper()
 	ns, name := s.spaces[i%len(s.spaces)], fmt.Sprint("o", i)
@@ -147,7 +146,7 @@ func (s *realSlots) remove(i int) {
 	}
 }
 
-// hold changes the slots, and waits until what is held is here.
+// hold changes the slots and waits until they are listed.
 func (s *realSlots) hold(slots ...int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), testlimit.Wait)
@@ -155,7 +154,7 @@ func (s *realSlots) hold(slots ...int) {
 	if err := s.share.Set(s.share.Layout().Set(slots...)); err != nil {
 		s.t.Fatal(err)
 	}
-	select { // the source may not have begun to run
+	select { // the source may not run yet
 	case <-s.watched.Store.Synced():
 	case <-ctx.Done():
 		s.t.Fatal("it is not synced")
@@ -166,7 +165,7 @@ func (s *realSlots) hold(slots ...int) {
 	s.same(ctx)
 }
 
-// same waits until the store, and the events of the subscriber, have what the server has in the slots.
+// same waits until the store and the subscriber have what the server has in the slots.
 func (s *realSlots) same(ctx context.Context) {
 	s.t.Helper()
 	if err := s.watched.Store.Barrier(ctx); err != nil {
@@ -218,7 +217,7 @@ func (s *realSlots) play() {
 	s.same(ctx)
 	selected := s.gate && !s.unselected
 	after := s.counters()
-	for !selected && after.FilteredEvents == gained.FilteredEvents { // a source counts a batch after it has handed it on
+	for !selected && after.FilteredEvents == gained.FilteredEvents { // a source counts a batch after it has delivered it
 		select {
 		case <-time.After(10 * time.Millisecond):
 			after = s.counters()
@@ -232,7 +231,7 @@ func (s *realSlots) play() {
 	if selected && after.FilteredEvents > gained.FilteredEvents {
 		s.t.Errorf("%d events were filtered here", after.FilteredEvents-gained.FilteredEvents)
 	}
-	// a list, in any case; where the server does not select slots, it is of their namespaces alone while these are few
+	// a list always happens; without selection by the server it covers only their namespaces while these are few
 	filtered := gained.FilteredObjects > listed.FilteredObjects
 	if want := !s.gate && !s.few; filtered != want && (s.gate || s.few || s.by == shard.UID) {
 		s.t.Errorf("%d objects of a list were filtered here", gained.FilteredObjects-listed.FilteredObjects)

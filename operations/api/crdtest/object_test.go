@@ -18,7 +18,7 @@ func decode(t testing.TB, data []byte) map[string]any {
 	return out
 }
 
-// with returns a copy of obj with value at the dotted path; a nil value removes what is there.
+// with returns a copy of obj with value at the dotted path; a nil value removes the field.
 func with(obj map[string]any, path string, value any) map[string]any {
 	out := maps.Clone(obj)
 	if out == nil {

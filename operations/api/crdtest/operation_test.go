@@ -92,7 +92,7 @@ func TestOperationCreate(t *testing.T) {
 		},
 		{"a related resource may be locked", operation("spec.relatedResources",
 			[]any{map[string]any{"resourceType": "a", "resourceID": "b", "lock": true}}), ""},
-		{"a lock is a truth value", operation("spec.relatedResources",
+		{"a lock is a boolean", operation("spec.relatedResources",
 			[]any{map[string]any{"resourceType": "a", "resourceID": "b", "lock": "yes"}}), "lock"},
 		{
 			"a related resource without an id is none",
@@ -131,7 +131,7 @@ func TestOperationCreate(t *testing.T) {
 		{"a status may be empty", operation("status", map[string]any{}), ""},
 		{"a phase is one of three", operation("status.phase", "Done"), "supported values"},
 		{"In Progress is a phase", operation("status.phase", "In Progress"), ""},
-		{"calls are told apart", operation("status.webhooks", []any{call("a"), call("b")}), ""},
+		{"calls are distinguished", operation("status.webhooks", []any{call("a"), call("b")}), ""},
 		{"one entry per webhook", operation("status.webhooks", []any{call("a"), call("a")}), "Duplicate"},
 		{"a call has a state", operation("status.notification", map[string]any{"webhookID": "a"}), "state"},
 		{"history is bounded", operation("status.history", many(11, func(int) any {
@@ -215,7 +215,7 @@ func TestOperationUpdate(t *testing.T) {
 		{"replaced, not picked up: not back to the first", replaced, failed, locked},
 		{"replaced and picked up", replaced, status(replaced, "two", "In Progress"), ""},
 		{
-			"an ended status of nobody is not about this spec", with(failed, "status.operationID", nil),
+			"an ended status without an operation id is not about this spec", with(failed, "status.operationID", nil),
 			with(with(failed, "status.operationID", nil), "spec.operationID", "two"), locked,
 		},
 
@@ -228,12 +228,13 @@ func TestOperationUpdate(t *testing.T) {
 			status(with(unnamed, "spec.operationID", "two"), "uid", "Success"), "",
 		},
 		{
-			"an id cannot be removed: uid would never be told from the id before", failed, with(failed, "spec.operationID", nil),
+			"an id cannot be removed: uid and the previous id could not be distinguished",
+			failed, with(failed, "spec.operationID", nil),
 			"cannot be removed",
 		},
 
 		{
-			"in progress: a lock that comes later",
+			"in progress: a later lock",
 			with(running, "spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b"}}),
 			with(running, "spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b", "lock": true}}),
 			locked,
@@ -242,7 +243,7 @@ func TestOperationUpdate(t *testing.T) {
 		{"cancel before it was picked up", fresh, with(fresh, "spec.cancelRequested", true), ""},
 		{"cancel in progress", running, with(running, "spec.cancelRequested", true), ""},
 		{
-			"cancel said false before", with(running, "spec.cancelRequested", false),
+			"cancel was false before", with(running, "spec.cancelRequested", false),
 			with(running, "spec.cancelRequested", true), "",
 		},
 		{
@@ -272,8 +273,8 @@ func TestOperationUpdate(t *testing.T) {
 
 		{"no second outcome", failed, status(failed, "one", "Success"), "one outcome"},
 		{"no way back", failed, status(failed, "one", "In Progress"), "one outcome"},
-		{"no forgetting of the outcome", failed, with(failed, "status", nil), "one outcome"},
-		{"no forgetting of the phase", failed, with(failed, "status.phase", nil), "one outcome"},
+		{"the outcome cannot be removed", failed, with(failed, "status", nil), "one outcome"},
+		{"the phase cannot be removed", failed, with(failed, "status.phase", nil), "one outcome"},
 		{
 			"an ended status may still get its notification", failed,
 			with(failed, "status.notification", map[string]any{"webhookID": "n", "state": "Success"}), "",
@@ -289,8 +290,7 @@ func TestOperationUpdate(t *testing.T) {
 	}
 }
 
-// A request of the greatest size can still be cancelled: comparing it costs less than the budget that rules have at run
-// time.
+// A request of the greatest size can still be canceled: comparing it costs less than the API server's budget for rules.
 func TestOperationOfGreatestSizeIsWithinBudget(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, v1alpha1.KindOperation)
@@ -313,8 +313,8 @@ func TestOperationOfGreatestSizeIsWithinBudget(t *testing.T) {
 	check(t, a.update(t.Context(), obj, old), "")
 }
 
-// Every field of spec is held while an operation is in progress, also those that are added one day, alone and together
-// with cancellation.
+// All fields of spec are immutable while an operation is in progress, alone and together with a cancellation. The test
+// covers fields added later.
 func TestOperationEveryFieldIsLocked(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, v1alpha1.KindOperation)

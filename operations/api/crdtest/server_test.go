@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// admission does to an object of one kind what an API server does before it stores it.
+// admission applies the steps that an API server applies to an object of one kind before it stores it.
 type admission struct {
 	structural *schema.Structural
 	schema     validation.SchemaValidator
@@ -68,14 +68,14 @@ func newAdmission(t testing.TB, kind string) admission {
 	}
 }
 
-// create prunes and defaults obj in place and returns what an API server would refuse it for.
+// create prunes and defaults obj in place and returns the errors for which an API server refuses it.
 func (a admission) create(ctx context.Context, obj map[string]any) field.ErrorList {
 	a.prepare(obj)
 	errs := validation.ValidateCustomResource(nil, obj, a.schema)
 	return append(errs, a.common(ctx, obj, nil)...)
 }
 
-// update does the same for obj in the place of old, which was admitted before.
+// update does the same for obj as a replacement of old, which was admitted before.
 func (a admission) update(ctx context.Context, obj, old map[string]any) field.ErrorList {
 	a.prepare(obj)
 	errs := validation.ValidateCustomResourceUpdate(nil, obj, old, a.schema)

@@ -22,11 +22,14 @@ func TestOperationName(t *testing.T) {
 		{"upper case in the type is hashed", "Application", "f92f1fce-1234", "application.f92f1fce.1234."},
 		{"upper case in the id is hashed", "application", "F92F", "application.f92f."},
 		{"a dash in the type is hashed", "my-app", "1", "my.app.1."},
-		{"what is no name is hashed", "app", "a/b c", "app.a.b.c."},
+		{"an invalid name is hashed", "app", "a/b c", "app.a.b.c."},
 		{"an id that ends in a dash is hashed", "app", "a-", "app.a."},
-		{"what is too long is hashed, and cut", "app", long, "app." + strings.Repeat("x", maxNamePrefix-len("app.")) + "."},
-		{"what has no letter is only a hash", "Ä", "/", ""},
-		{"nothing is hashed too", "", "", ""},
+		{
+			"a name that is too long is hashed, and truncated",
+			"app", long, "app." + strings.Repeat("x", maxNamePrefix-len("app.")) + ".",
+		},
+		{"a name without letters is only a hash", "Ä", "/", ""},
+		{"an empty name is hashed, too", "", "", ""},
 		{"a missing type is hashed", "", "a", "a."},
 		{"a missing id is hashed", "a", "", "a."},
 	} {
@@ -43,7 +46,7 @@ func TestOperationName(t *testing.T) {
 	}
 }
 
-// The names are stored in clusters: another hash in another release would let a second Operation of a resource be made.
+// Clusters store these names. A release with another hash would permit a second Operation of a resource.
 func TestOperationNameNeverChanges(t *testing.T) {
 	t.Parallel()
 	if got, want := OperationName("Application", "7D44"),
@@ -52,8 +55,7 @@ func TestOperationNameNeverChanges(t *testing.T) {
 	}
 }
 
-// part draws texts that come close to each other: few letters, dashes, dots, case, and whole names and hashes of
-// others.
+// part draws texts that are close to each other: few letters, dashes, dots, case, and complete names and hashes.
 func part() *rapid.Generator[string] {
 	piece := rapid.OneOf(
 		rapid.SampledFrom([]string{"a", "b", "A", "B", "-", ".", "0", "/", "ä", "", "a-b", "a.b"}),
@@ -68,8 +70,8 @@ func part() *rapid.Generator[string] {
 	})
 }
 
-// Two resources never share a name, and every name is valid: checked over all pairs of many resources drawn together,
-// so that plain names meet hashed ones.
+// No two resources share a name, and every name is valid. The test compares all pairs of many resources, so that plain
+// names meet hashed ones.
 func TestOperationNameIsInjective(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -21,13 +21,13 @@ func TestOperationState(t *testing.T) {
 		pickedUp, terminal bool
 	}{
 		{"nothing yet", "u", "", "", "", "u", false, false},
-		{"never on a server: two empty ids are not the same request", "", "", "", PhaseSuccess, "", false, false},
+		{"on no server: two empty ids are not the same request", "", "", "", PhaseSuccess, "", false, false},
 		{"uid stands for a missing id", "u", "", "u", PhaseSuccess, "u", true, true},
 		{"in progress", "u", "one", "one", PhaseInProgress, "one", true, false},
 		{"picked up, no phase", "u", "one", "one", "", "one", true, false},
 		{"succeeded", "u", "one", "one", PhaseSuccess, "one", true, true},
 		{"failed", "u", "one", "one", PhaseFailed, "one", true, true},
-		{"the outcome of the one before", "u", "two", "one", PhaseFailed, "two", false, false},
+		{"the outcome of the previous one", "u", "two", "one", PhaseFailed, "two", false, false},
 		{"an outcome by uid is not that of a named request", "u", "two", "u", PhaseSuccess, "two", false, false},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestOperationDeadline(t *testing.T) {
 	}
 }
 
-// TestNoTimeIsLost: whenever within its second an object was made, and whoever has made it, an operation has all the
-// time it asks for.
+// TestNoTimeIsLost: an operation has all of its time. That holds for each moment of the second in which it was created,
+// and for each creator.
 func TestNoTimeIsLost(t *testing.T) {
 	t.Parallel()
 	second := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -88,7 +88,7 @@ func TestNoTimeIsLost(t *testing.T) {
 		reason      string
 		initialized time.Time // when it was picked up
 		annotation  string
-		before      time.Time // the end of the operation before
+		before      time.Time // the end of the previous operation
 		scheduled   time.Time
 		deadline    time.Time
 	}{
@@ -101,11 +101,12 @@ func TestNoTimeIsLost(t *testing.T) {
 			second.Add(time.Hour), second.Add(time.Hour + 3e8),
 		},
 		{
-			"the spec was replaced without an annotation: it is not as old as the object", second.Add(time.Hour + 3e8), "",
+			"the spec was replaced without an annotation: it is newer than the object", second.Add(time.Hour + 3e8), "",
 			second.Add(time.Minute), second.Add(time.Hour + 3e8), second.Add(time.Hour + 3e8),
 		},
 		{
-			"nor as old as the request before, whose annotation is still there", second.Add(time.Hour), "2026-01-02T03:04:06.5Z",
+			"and newer than the previous request, whose annotation still exists",
+			second.Add(time.Hour), "2026-01-02T03:04:06.5Z",
 			second.Add(time.Minute), second.Add(time.Hour), second.Add(time.Hour + time.Second),
 		},
 		{

@@ -90,11 +90,11 @@ func fullWebhook() *Webhook {
 	return wh
 }
 
-// What is written is read back the same: through the codec of clients, and through unstructured objects.
+// Written objects are read back unchanged, by the codec of clients and as unstructured objects.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
-	for range 2 { // adding twice is no fault
+	for range 2 { // adding twice is no error
 		if err := AddToScheme(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// What is not set is not written, in both encodings: a zero duration would be refused, an empty status would be a
+// Unset fields are not written, in both encodings. A zero duration would be refused, and an empty status would be a
 // change.
 func TestUnsetIsNotWritten(t *testing.T) {
 	t.Parallel()
@@ -202,7 +202,7 @@ func TestCRDs(t *testing.T) {
 	crds := CRDs()
 	crds[0].Spec.Group = "changed"
 	if CRDs()[0].Spec.Group != group {
-		t.Error("a caller can change what the next one gets")
+		t.Error("a caller can change the value of the next one")
 	}
 }
 

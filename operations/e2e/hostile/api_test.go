@@ -24,7 +24,7 @@ func (a *tenant) connect() (net.Conn, error) {
 	return conn, nil
 }
 
-// held opens so many connections to the HTTP API, and again those that are closed, does something in each and holds it.
+// held keeps n connections to the HTTP API open, and runs do in each. It replaces those that are closed.
 func (a *tenant) held(n int, do func(conn net.Conn)) {
 	a.always(n, 1, func(int, int) {
 		conn, err := a.connect()
@@ -33,14 +33,14 @@ func (a *tenant) held(n int, do func(conn net.Conn)) {
 		}
 		defer conn.Close()
 		do(conn)
-		_, _ = io.Copy(io.Discard, conn) // until it is closed there, or the attack is over
+		_, _ = io.Copy(io.Discard, conn) // until the server closes it, or the attack ends
 	})
 }
 
-// apiSlow sends bodies byte by byte to callbacks that nobody has been given.
+// apiSlow sends bodies byte by byte to callbacks with invalid tokens.
 func apiSlow(a *tenant) {
 	a.held(300, func(conn net.Conn) {
-		// or it is closed already
+		// the connection may be closed already
 		_, _ = io.WriteString(conn, "POST /callbacks/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{")
 		for pause(a.ctx, 500*time.Millisecond) {
 			if _, err := io.WriteString(conn, " "); err != nil {
@@ -50,7 +50,7 @@ func apiSlow(a *tenant) {
 	})
 }
 
-// apiIdle connects and says nothing, or half a header, or one request and no more.
+// apiIdle connects and sends nothing, half a header, or a single request.
 func apiIdle(a *tenant) {
 	a.always(16, 100, func(hand, i int) {
 		if i >= 120 {
@@ -66,7 +66,7 @@ func apiIdle(a *tenant) {
 		case 1:
 			_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 		}
-		_ = a.hit(err) // it is counted
+		_ = a.hit(err) // hit counts the error
 	})
 }
 
@@ -80,12 +80,12 @@ func (a *tenant) ask(method, path, token, body string) {
 	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if a.hit(err) == nil {
-		_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is used again
+		_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is reused
 		resp.Body.Close()
 	}
 }
 
-// apiJunkTokens has every token looked up, none of which is one.
+// apiJunkTokens makes the server review invalid tokens.
 func apiJunkTokens(a *tenant) {
 	a.always(16, 50, func(hand, i int) {
 		a.ask(http.MethodGet, "/operations?namespace=victim",
@@ -93,7 +93,7 @@ func apiJunkTokens(a *tenant) {
 	})
 }
 
-// apiStreams opens as many event streams as there may be, with the right to do so.
+// apiStreams opens as many event streams as allowed, with the right to do so.
 func apiStreams(a *tenant) {
 	a.webhook("h", a.hangs(), nil)
 	a.call("streamed", "h")
@@ -109,18 +109,17 @@ func apiStreams(a *tenant) {
 			"GET /operations/app/streamed/events?namespace=%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n",
 			a.namespace, a.token)
 		if a.hit(err) == nil {
-			_, _ = bufio.NewReader(conn).ReadString('\n') // it stands, or was refused
+			_, _ = bufio.NewReader(conn).ReadString('\n') // the stream is open, or was refused
 		}
 	})
 }
 
-// apiCallbacks reports outcomes that are known already, over and over, with tokens that are good, and some that nearly
-// are.
+// apiCallbacks repeats reports of known outcomes, with valid tokens and with slightly changed ones.
 func apiCallbacks(a *tenant) {
 	urls := make(chan string, 100)
 	body := `{"url": "{{.CallbackURL}}"}`
 	url := a.serve(func(_ http.ResponseWriter, r *http.Request) {
-		raw, _ := io.ReadAll(io.LimitReader(r.Body, 4<<10)) // without it there is no URL
+		raw, _ := io.ReadAll(io.LimitReader(r.Body, 4<<10)) // an incomplete body has no URL
 		if _, rest, ok := strings.Cut(string(raw), `"url": "`); ok {
 			select {
 			case urls <- strings.TrimSuffix(rest, `"}`):
@@ -144,7 +143,7 @@ func apiCallbacks(a *tenant) {
 	})
 }
 
-// apiPages lists operations whose request objects are large, with the right to do so.
+// apiPages lists operations with large request objects, with the right to do so.
 func apiPages(a *tenant) {
 	a.each(100, func(i int) {
 		a.operation(fmt.Sprint("l", i), func(spec *v1alpha1.OperationSpec) { spec.RequestObject = large() })
@@ -154,7 +153,7 @@ func apiPages(a *tenant) {
 	})
 }
 
-// apiLongPaths has every request logged that is refused, with what it asked for.
+// apiLongPaths sends refused requests whose long paths the server logs.
 func apiLongPaths(a *tenant) {
 	path := "/operations/" + strings.Repeat("%00", 15_000) + "/x"
 	a.always(8, 100, func(int, int) { a.ask(http.MethodGet, path, "", "") })

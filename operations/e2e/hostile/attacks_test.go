@@ -1,23 +1,23 @@
 package hostile_test
 
-// attack is one way to try it.
+// attack is one attempt to stop the controller.
 type attack struct {
 	name string
-	// row of the table of the issue that the attack is of; 0: none, it came later.
+	// row is the attack's row in the table of the issue; 0: the attack came later.
 	row int
-	// group of the attacks that are played at the same time in a short run; 0: only in a long one.
+	// group names attacks that a short run plays at the same time; 0: only a long run plays the attack.
 	group int
 	// play attacks until the context of the tenant ends, and returns soon after that.
 	play func(*tenant)
-	// writes tells of an attack by objects that take the API server itself long, as often as the attacker writes them:
-	// whoever watches the resource hears late meanwhile, which no controller can prevent. The median of the victim is held
-	// to the bar then.
+	// writes marks an attack by objects that cost the API server itself much time, as often as the attacker writes them.
+	// All watches of the resource lag meanwhile, which no controller can prevent. Then only the median of the victim has
+	// to meet the bar.
 	writes bool
-	// check, if there is one, looks at what is left when the attack is over.
+	// check, unless nil, inspects the state after the attack.
 	check func(*tenant) (problems []string)
 }
 
-// The groups of a short run.
+// groups of a short run
 const (
 	_ = iota
 	groupCompute
@@ -31,7 +31,7 @@ const (
 
 func attacks() []attack {
 	return []attack{
-		// What is compiled, rendered, parsed and judged.
+		// Computation: compiling, rendering, parsing and judging.
 		{name: "expressions-memory", row: 1, group: groupCompute, play: expressionsMemory},
 		{name: "expressions-time", group: groupCompute, play: expressionsTime},
 		{name: "expressions-compile", row: 2, group: groupCompute, play: expressionsCompile},
@@ -43,7 +43,7 @@ func attacks() []attack {
 		{name: "templates-headers", row: 6, group: groupCompute, play: templatesOfHeaders},
 		{name: "templates-many", play: templatesOfManyWebhooks},
 		{name: "requests-deep", writes: true, play: requestsDeep},
-		// What is done often.
+		// Frequency.
 		{name: "retries", row: 3, play: retriesAtTheFloor},
 		{name: "polls", row: 3, play: pollsAtTheFloor},
 		{name: "polls-retry-after", play: pollsRetryAfter},
@@ -62,13 +62,13 @@ func attacks() []attack {
 		{name: "namespaces-many", play: namespacesMany},
 		{name: "locks", group: groupObjects, play: locksHeld},
 		{name: "names", play: namesOfAllKinds},
-		// What is large.
+		// Size.
 		{name: "objects-full", row: 13, group: groupObjects, play: objectsFull},
 		{name: "objects-touched", play: objectsTouched},
 		{name: "objects-ended-touched", play: objectsEndedTouched},
 		{name: "objects-finalizers", play: objectsFinalizers},
 		{name: "secrets-changed", play: secretsChanged},
-		// Who is called, and as whom.
+		// Targets and identities of calls.
 		{name: "keys-alike", row: 8, group: groupIdentity, play: keysAlike, check: keysDiffer},
 		{name: "targets", row: 11, group: groupIdentity, play: targetsInside},
 		{name: "paths", row: 17, group: groupIdentity, play: pathsAndHosts},

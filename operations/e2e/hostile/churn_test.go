@@ -14,19 +14,19 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// labelled changes a label of an Operation, which says nothing to anybody.
+// labelled changes a label of an Operation that no reader uses.
 func (a *tenant) labelled(id string, i int) {
 	a.patch(true, id, map[string]any{"metadata": map[string]any{"labels": map[string]any{"touched": fmt.Sprint(i)}}})
 }
 
-// operationsLabelled are small, wait, and change all the time.
+// operationsLabelled are small operations that wait, and change all the time.
 func operationsLabelled(a *tenant) {
 	const n = 100
 	a.each(n, func(i int) { a.call(fmt.Sprint("l", i), "missing") })
 	a.always(12, 100, func(hand, i int) { a.labelled(fmt.Sprint("l", (12*i+hand)%n), i) })
 }
 
-// operationsAtOnce end at the same moment, which is the deadline of all of them.
+// operationsAtOnce end at the same moment, their common deadline.
 func operationsAtOnce(a *tenant) {
 	at := time.Now().Add(10 * time.Second)
 	a.each(1_500, func(i int) {
@@ -38,8 +38,8 @@ func operationsAtOnce(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// operationsInOneQueue all want an endpoint that takes one at a time, and does not answer; they are touched and
-// cancelled while they wait.
+// operationsInOneQueue call an endpoint that takes one call at a time and does not answer. They are changed and
+// canceled while they wait.
 func operationsInOneQueue(a *tenant) {
 	a.webhook("h", a.hangs(), func(w *v1alpha1.WebhookSpec) { w.Concurrency, w.RatePerSecond = 1, 1 })
 	const n = 500
@@ -52,7 +52,8 @@ func operationsInOneQueue(a *tenant) {
 	})
 }
 
-// webhooksAgain are deleted and made anew under the same name, each with much to compile, while operations want them.
+// webhooksAgain are deleted and recreated under the same name while operations wait for them. Each takes long to
+// compile.
 func webhooksAgain(a *tenant) {
 	url := a.says(http.StatusServiceUnavailable, "{}")
 	body := strings.Repeat(`{{if .TenantID}}{{.TenantID}}{{else}}{{with .Resource}}{{.}}{{end}}{{end}}`, 200)
@@ -72,11 +73,11 @@ func webhooksAgain(a *tenant) {
 			Verb: call.VerbDelete, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: a.namespace,
 			Name: name, NotFoundOK: true,
 		}, once)
-		_ = a.hit(err) // it is counted
+		_ = a.hit(err) // hit counts the error
 	})
 }
 
-// namespacesMany are a tenant's own, a dozen of them, in each of which operations are tried again and again.
+// namespacesMany are a dozen namespaces of one tenant. Each has operations that are tried again and again.
 func namespacesMany(a *tenant) {
 	url := a.says(http.StatusServiceUnavailable, "")
 	var all []*tenant
@@ -86,26 +87,26 @@ func namespacesMany(a *tenant) {
 	a.each(len(all), func(i int) {
 		one := all[i]
 		one.webhook("h", url, a.again)
-		for n := range 4 { // few, since it is not the making of them that is to be felt
+		for n := range 4 { // few, since their creation is no part of the attack
 			one.operation(fmt.Sprint("n", n), func(spec *v1alpha1.OperationSpec) {
 				spec.WebhookIDs, spec.RequestObject = []string{"h"}, large()
 			})
 		}
 	})
 	<-a.ctx.Done()
-	for _, one := range all { // what has been done there was done here
+	for _, one := range all { // the attacks from there count as attacks from here
 		blows, _ := one.dealt()
 		for range blows {
 			_ = a.hit(nil)
 		}
 		if err := one.leave(a.s.ctx); err != nil {
-			a.t.Logf("something of an attack is left, and goes on: %v", err)
+			a.t.Logf("a part of an attack remains: %v", err)
 		}
 	}
 }
 
-// tokensSlow come from a token endpoint that says nothing, or says it byte by byte, for as many Webhooks as there are
-// calls.
+// tokensSlow come from a token endpoint that sends nothing, or one byte at a time. There is a Webhook for each possible
+// call.
 func tokensSlow(a *tenant) {
 	a.secret("client", map[string][]byte{"client_id": []byte("id"), "client_secret": []byte("s-e-c-r-e-t")})
 	url := a.serve(func(w http.ResponseWriter, r *http.Request) {
@@ -134,7 +135,7 @@ func tokensSlow(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// apiStreamsBusy watch one operation many times, by callers who do not read, while it changes all the time.
+// apiStreamsBusy watches one operation many times while it changes all the time, and does not read.
 func apiStreamsBusy(a *tenant) {
 	a.webhook("h", a.hangs(), nil)
 	a.operation("watched", func(spec *v1alpha1.OperationSpec) {
@@ -153,12 +154,12 @@ func apiStreamsBusy(a *tenant) {
 			"GET /operations/app/watched/events?namespace=%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n",
 			a.namespace, a.token)
 		if a.hit(err) == nil {
-			_, _ = bufio.NewReader(conn).ReadString('\n') // it stands, or was refused
+			_, _ = bufio.NewReader(conn).ReadString('\n') // the stream is open, or was refused
 		}
 	})
 }
 
-// apiContinued asks for pages that go on where none ended, and for what nobody can find.
+// apiContinued asks for pages after invalid marks, and with filters that match nothing.
 func apiContinued(a *tenant) {
 	a.each(200, func(i int) { a.call(fmt.Sprint("p", i), "missing") })
 	queries := []string{

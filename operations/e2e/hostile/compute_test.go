@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// judged has answers of a receiver judged by each of the expressions, over and over.
+// judged makes the controller judge a receiver's answers by each of the expressions, over and over.
 func (a *tenant) judged(url string, sources ...string) {
 	for i, source := range sources {
 		a.webhook(fmt.Sprint("h", i), url, func(w *v1alpha1.WebhookSpec) { w.Response.Success = source; a.again(w) })
@@ -23,7 +23,7 @@ func (a *tenant) judged(url string, sources ...string) {
 	<-a.ctx.Done()
 }
 
-// again has calls repeated as soon as it is allowed, whatever comes of them.
+// again repeats calls as soon as allowed, whatever their results.
 func (a *tenant) again(w *v1alpha1.WebhookSpec) {
 	w.Retry.MaxAttempts = 100_000
 	w.Retry.InitialInterval = metav1.Duration{Duration: 50 * time.Millisecond}
@@ -34,7 +34,7 @@ func (a *tenant) again(w *v1alpha1.WebhookSpec) {
 	}
 }
 
-// expressionsMemory asks for results that fill the memory.
+// expressionsMemory evaluates expressions whose results fill the memory.
 func expressionsMemory(a *tenant) {
 	long := fmt.Sprintf(`{"x": %q, "list": [%s1]}`, strings.Repeat("x", 100<<10), strings.Repeat("1,", 50_000))
 	url := a.says(http.StatusOK, long)
@@ -50,7 +50,7 @@ func expressionsMemory(a *tenant) {
 	}
 	for i, source := range []string{
 		`dyn([response]` + shares(60, 6) + `)`, `dyn([response.body.list]` + shares(60, 6) + `)`,
-	} { // the message of a failure: JSON of values that are shared
+	} { // as message of a failure: JSON of shared values
 		name := fmt.Sprint("error", i)
 		a.webhook(name, url, func(w *v1alpha1.WebhookSpec) {
 			w.Response.Error, w.Response.Success = source, "false"
@@ -73,7 +73,7 @@ func expressionsMemory(a *tenant) {
 	a.judged(url, sources...)
 }
 
-// expressionsTime asks for what takes long and gives little.
+// expressionsTime evaluates expressions that take long and have small results.
 func expressionsTime(a *tenant) {
 	body := fmt.Sprintf(`{"x": %q, "y": %q, "list": [%s1]}`, strings.Repeat("a", 500_000),
 		strings.Repeat("a", 250_000)+"b", strings.Repeat("1,", 50_000))
@@ -86,7 +86,7 @@ func expressionsTime(a *tenant) {
 	)
 }
 
-// expressionsCompile asks for expressions that take long to compile, again with each edit.
+// expressionsCompile edits Webhooks with expressions that take long to compile.
 func expressionsCompile(a *tenant) {
 	repeated := func(n int, begin, middle, end string) string {
 		return strings.Repeat(begin, n) + middle + strings.Repeat(end, n)
@@ -114,12 +114,12 @@ func expressionsCompile(a *tenant) {
 	a.always(2, 20, func(hand, i int) {
 		a.patch(false, fmt.Sprint("bomb", (2*i+hand)%len(bombs)),
 			map[string]any{"spec": map[string]any{"response": map[string]any{
-				"location": bombs[i%len(bombs)] + strings.Repeat(" ", i%50), // never the same as before
+				"location": bombs[i%len(bombs)] + strings.Repeat(" ", i%50), // different each time
 			}}})
 	})
 }
 
-// expressionsRandom compiles what comes of putting together at random what expressions consist of.
+// expressionsRandom compiles random combinations of parts of expressions.
 func expressionsRandom(a *tenant) {
 	url := a.says(http.StatusOK, `{"x": "`+strings.Repeat("x", 200_000)+`", "list": [`+strings.Repeat("1,", 40_000)+`1]}`)
 	leaves := []string{
@@ -171,7 +171,7 @@ func expressionsRandom(a *tenant) {
 	})
 }
 
-// called has receivers called over and over by so many operations.
+// called makes n operations call each receiver over and over.
 func (a *tenant) called(n int, change func(*v1alpha1.WebhookSpec), urls ...string) {
 	for i, url := range urls {
 		a.webhook(fmt.Sprint("h", i), url, func(w *v1alpha1.WebhookSpec) {
@@ -185,7 +185,7 @@ func (a *tenant) called(n int, change func(*v1alpha1.WebhookSpec), urls ...strin
 	<-a.ctx.Done()
 }
 
-// answersOfManyValues answers with texts that take fifty times their size when they are parsed.
+// answersOfManyValues sends answers that take fifty times their size when they are parsed.
 func answersOfManyValues(a *tenant) {
 	a.called(40, nil,
 		a.says(http.StatusOK, "["+strings.Repeat(`{"":0},`, (1<<20)/7-2)+"0]"),
@@ -197,17 +197,17 @@ func answersOfManyValues(a *tenant) {
 	)
 }
 
-// answersPacked unpack to a gigabyte, or for ever.
+// answersPacked unpack to a gigabyte, or without end.
 func answersPacked(a *tenant) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	for range 256 {
-		_, _ = z.Write(make([]byte, 1<<20)) // a buffer takes everything
+		_, _ = z.Write(make([]byte, 1<<20)) // a buffer accepts all writes
 	}
 	_ = z.Close()
 	a.called(100, nil, a.serve(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
-		_, _ = w.Write(packed.Bytes()) // who asked is gone soon
+		_, _ = w.Write(packed.Bytes()) // the caller leaves early
 	}), a.serve(func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
 			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
@@ -217,7 +217,7 @@ func answersPacked(a *tenant) {
 	}))
 }
 
-// answersOfHeaders have as many headers, and as long ones, as are taken, and more.
+// answersOfHeaders have as many headers, and as long ones, as the client accepts, and more.
 func answersOfHeaders(a *tenant) {
 	headers := func(n, size int) string {
 		return a.serve(func(w http.ResponseWriter, _ *http.Request) {
@@ -231,11 +231,11 @@ func answersOfHeaders(a *tenant) {
 	}, headers(1_000, 40), headers(3, 20_000), headers(100, 20_000))
 }
 
-// answersSlow come byte by byte after the part that a place in memory is needed for.
+// answersSlow arrive byte by byte after the length that takes a slot in memory.
 func answersSlow(a *tenant) {
 	a.called(200, func(w *v1alpha1.WebhookSpec) { w.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute} },
 		a.serve(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = w.Write(make([]byte, 100<<10)) // if it fails, so does the next
+			_, _ = w.Write(make([]byte, 100<<10)) // if it fails, so does the next write
 			for r.Context().Err() == nil && pause(a.ctx, time.Second) {
 				if _, err := w.Write([]byte("x")); err != nil || http.NewResponseController(w).Flush() != nil {
 					return
@@ -244,7 +244,7 @@ func answersSlow(a *tenant) {
 		}))
 }
 
-// templatesOfHeaders render 64 headers that each take all that one may.
+// templatesOfHeaders render 64 headers of the greatest size.
 func templatesOfHeaders(a *tenant) {
 	url := a.says(http.StatusServiceUnavailable, "")
 	list := apiextensionsv1.JSON{Raw: []byte("[" + strings.Repeat("1,", 2_000) + "1]")}
@@ -272,7 +272,7 @@ func templatesOfHeaders(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// templatesOfManyWebhooks are long, so that what they are compiled to is larger still, and there are many of them.
+// templatesOfManyWebhooks are many long templates, whose compiled forms are even longer.
 func templatesOfManyWebhooks(a *tenant) {
 	url := a.says(http.StatusOK, "{}")
 	body := strings.Repeat("{{.TenantID}}", 250<<10/13)
@@ -285,7 +285,7 @@ func templatesOfManyWebhooks(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// requestsDeep hold JSON that is nested as deep, and of as many values, as the API server takes it.
+// requestsDeep hold JSON with as deep nesting and as many values as the API server accepts.
 func requestsDeep(a *tenant) {
 	body := `{"a": {{.Resource}}, "b": {{json .Operation}}}`
 	objects := []string{

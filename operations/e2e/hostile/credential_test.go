@@ -27,8 +27,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// keysAlike has operations of the same operationID call a Webhook of the same name, in the attacker's namespace first
-// and then in the victim's. Their receiver is one that looks at idempotency keys, as it should.
+// keysAlike runs operations of the same operationID that call Webhooks of the same name. The attacker's namespace calls
+// first, then the victim's. Their common receiver obeys idempotency keys.
 func keysAlike(a *tenant) {
 	a.webhook(hookGood, a.s.victim.receiver.URL, nil)
 	for i := range sameIDs {
@@ -36,14 +36,14 @@ func keysAlike(a *tenant) {
 		same := func(spec *v1alpha1.OperationSpec) { spec.OperationID, spec.WebhookIDs = id, []string{hookGood} }
 		a.operation(id, same)
 		a.mustEnd(id, "")
-		_ = a.hit(createOperation(a.ctx, a.s.victim.calls, a.s.victim.namespace, id, once, same)) // it is counted
+		_ = a.hit(createOperation(a.ctx, a.s.victim.calls, a.s.victim.namespace, id, once, same)) // hit counts the error
 	}
 	<-a.ctx.Done()
 }
 
 const sameIDs = 5
 
-// keysDiffer looks for the two keys of each of them.
+// keysDiffer checks that the two keys of each operation differ.
 func keysDiffer(a *tenant) (problems []string) {
 	a.s.victim.mu.Lock()
 	effects := maps.Clone(a.s.victim.effects)
@@ -63,8 +63,8 @@ func keysDiffer(a *tenant) (problems []string) {
 	return problems
 }
 
-// targetsInside calls what no tenant is to reach: the API server, by all its names, and addresses that give credentials
-// to whoever asks there.
+// targetsInside calls targets that no tenant may reach: the API server by all its names, and addresses that give out
+// credentials.
 func targetsInside(a *tenant) {
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(a.s.admin.Host, "https://"))
 	if err != nil {
@@ -97,7 +97,7 @@ func targetsInside(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// pathsAndHosts has data become more of a URL than it is meant to be.
+// pathsAndHosts puts data into URLs that changes more of the URL than intended.
 func pathsAndHosts(a *tenant) {
 	url := a.serve(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Count(r.URL.EscapedPath(), "/") != 2 || r.URL.RawQuery != "" {
@@ -124,7 +124,7 @@ func pathsAndHosts(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// tokensOfOAuth are long and good for ever, one for each of many Webhooks, which come and go.
+// tokensOfOAuth are long and never expire, one for each of many short-lived Webhooks.
 func tokensOfOAuth(a *tenant) {
 	a.secret("client", map[string][]byte{"client_id": []byte("id"), "client_secret": []byte("s-e-c-r-e-t")})
 	answers := map[string]string{}
@@ -134,7 +134,7 @@ func tokensOfOAuth(a *tenant) {
 	}
 	url := a.serve(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, answers[r.URL.Path]) // who asked may be gone
+		_, _ = io.WriteString(w, answers[r.URL.Path]) // the caller may be gone
 	})
 	a.always(4, 20, func(hand, i int) {
 		name := fmt.Sprint("o", hand, "-", i)
@@ -147,7 +147,7 @@ func tokensOfOAuth(a *tenant) {
 	})
 }
 
-// keysOfSignatures are as many as a Secret holds, and each signs a long body.
+// keysOfSignatures are as many keys as a Secret holds. Each signs a long body.
 func keysOfSignatures(a *tenant) {
 	keys := map[string][]byte{}
 	for i := range 400 {
@@ -161,7 +161,7 @@ func keysOfSignatures(a *tenant) {
 	a.secret("few", few)
 	echo := a.serve(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.Copy(w, r.Body) // who asked may be gone
+		_, _ = io.Copy(w, r.Body) // the caller may be gone
 	})
 	body := `"{{range .Resource}}{{$.Operation.correlationID}}{{end}}"`
 	list := &v1alpha1.RequestObject{Resource: &apiextensionsv1.JSON{Raw: []byte("[" + strings.Repeat("1,", 4_000) + "1]")}}
@@ -180,7 +180,7 @@ func keysOfSignatures(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// certificate makes a certificate that nobody trusts.
+// certificate creates a certificate of an unknown issuer.
 func certificate(n int64) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -199,7 +199,7 @@ func pemOf(c tls.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
 }
 
-// certificatesChanged are bundles as large as a Secret, never the same.
+// certificatesChanged are bundles of the size of a Secret, changed all the time.
 func certificatesChanged(a *tenant) {
 	c, err := certificate(1)
 	if err != nil {
@@ -212,7 +212,7 @@ func certificatesChanged(a *tenant) {
 		a.secret(fmt.Sprint("ca", i), map[string][]byte{"ca.crt": []byte(bundle)})
 	}
 	url := a.says(http.StatusServiceUnavailable, "")
-	for i := range 300 { // each name of a server has connections of its own
+	for i := range 300 { // each server name has its own connections
 		a.webhook(fmt.Sprint("h", i), url, func(w *v1alpha1.WebhookSpec) {
 			a.again(w)
 			w.TLS = &v1alpha1.WebhookTLS{
@@ -228,13 +228,13 @@ func certificatesChanged(a *tenant) {
 			body := fmt.Appendf(nil, `{"stringData":{"ca.crt":%q}}`, fmt.Sprint(bundle, "\n", i))
 			_, err := a.clients.CoreV1().Secrets(a.namespace).Patch(a.ctx, fmt.Sprint("ca", i%4), types.MergePatchType, body,
 				metav1.PatchOptions{})
-			_ = a.hit(err) // it is counted
+			_ = a.hit(err) // hit counts the error
 		}
 	}
 	<-a.ctx.Done()
 }
 
-// connectionsHTTP2 have frames to answer, or to look at, without an end.
+// connectionsHTTP2 send frames without end that the client must answer or read.
 func connectionsHTTP2(a *tenant) {
 	c, err := certificate(2)
 	if err != nil {
@@ -259,7 +259,7 @@ func connectionsHTTP2(a *tenant) {
 	for _, flood := range [][]byte{pings, settings, headers} {
 		url := a.raw(func(conn net.Conn) {
 			secure := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{c}, NextProtos: []string{"h2"}})
-			go func() { _, _ = io.Copy(io.Discard, secure) }() // it ends with the connection
+			go func() { _, _ = io.Copy(io.Discard, secure) }() // ends with the connection
 			if _, err := secure.Write(frame(4, 0, 0, nil)); err != nil {
 				return
 			}
@@ -267,7 +267,7 @@ func connectionsHTTP2(a *tenant) {
 				if _, err := secure.Write(flood); err != nil {
 					return
 				}
-				if !pause(a.ctx, time.Millisecond) { // ours is not the processor that is to be busy
+				if !pause(a.ctx, time.Millisecond) { // spare the attacker's own processor
 					return
 				}
 			}
@@ -279,7 +279,7 @@ func connectionsHTTP2(a *tenant) {
 	}, urls...)
 }
 
-// connectionsToManyHosts go to as many servers as there are calls.
+// connectionsToManyHosts call as many servers as there can be calls.
 func connectionsToManyHosts(a *tenant) {
 	for i := range 200 {
 		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { _ = a.hit(nil) }))
@@ -288,7 +288,7 @@ func connectionsToManyHosts(a *tenant) {
 			server.Close()
 		})
 		a.webhook(fmt.Sprint("h", i), server.URL, a.again)
-		// nobody knows it
+		// a name that does not resolve
 		a.webhook(fmt.Sprint("n", i), fmt.Sprintf("http://host-%d.%s.example/", i, strings.Repeat("a.", 60)), a.again)
 		a.call(fmt.Sprint("h", i), fmt.Sprint("h", i))
 		a.call(fmt.Sprint("n", i), fmt.Sprint("n", i))
@@ -299,7 +299,7 @@ func connectionsToManyHosts(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// connectionsOdd have receivers that answer what is no answer, or never ends.
+// connectionsOdd lead to receivers whose answers are invalid, or endless.
 func connectionsOdd(a *tenant) {
 	forever := func(begin, again string) string {
 		return a.raw(func(conn net.Conn) {

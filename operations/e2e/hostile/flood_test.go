@@ -12,12 +12,12 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// large is a request object as large as it may be.
+// large returns a request object of the greatest size.
 func large() *v1alpha1.RequestObject {
 	return &v1alpha1.RequestObject{Resource: &apiextensionsv1.JSON{Raw: []byte(`"` + strings.Repeat("x", 250<<10) + `"`)}}
 }
 
-// retriesAtTheFloor try again as soon as it is allowed, each time with a status that is written as a large object.
+// retriesAtTheFloor retries as soon as allowed. Each try writes the status of a large object.
 func retriesAtTheFloor(a *tenant) {
 	a.webhook("h", a.says(http.StatusServiceUnavailable, ""), a.again)
 	a.each(16, func(i int) {
@@ -28,7 +28,7 @@ func retriesAtTheFloor(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// pollsAtTheFloor ask as often as it is allowed for what never ends, each time with another message.
+// pollsAtTheFloor polls as often as allowed for a result that never comes, with a new message each time.
 func pollsAtTheFloor(a *tenant) {
 	n := make(chan int, 1)
 	n <- 0
@@ -37,7 +37,7 @@ func pollsAtTheFloor(a *tenant) {
 		n <- i + 1
 		w.Header().Set("Location", fmt.Sprint("/again/", i))
 		w.WriteHeader(http.StatusAccepted)
-		_, _ = fmt.Fprintf(w, `{"status": "state %d"}`, i) // who asked may be gone
+		_, _ = fmt.Fprintf(w, `{"status": "state %d"}`, i) // the caller may be gone
 	})
 	a.webhook("h", url, func(w *v1alpha1.WebhookSpec) {
 		w.Mode, w.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 50 * time.Millisecond}
@@ -50,7 +50,7 @@ func pollsAtTheFloor(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// pollsRetryAfter send those who ask from one address to another, with all that can be said about when to come again.
+// pollsRetryAfter redirects polls from one address to another, with all forms of Retry-After.
 func pollsRetryAfter(a *tenant) {
 	after := []string{
 		"0", "-1", "9223372036854775807", "1e9", "Thu, 01 Jan 1970 00:00:00 GMT",
@@ -75,8 +75,8 @@ func pollsRetryAfter(a *tenant) {
 	a.always(4, 20, func(hand, i int) { a.call(fmt.Sprint("p", hand, "-", i), "h") })
 }
 
-// hangWithManyTenants has a receiver hang, for more callers than there are places, each of which calls itself a tenant
-// of its own.
+// hangWithManyTenants makes a receiver hang for more callers than there are slots. Each caller names a tenant of its
+// own.
 func hangWithManyTenants(a *tenant) {
 	a.webhook("h", a.hangs(), func(w *v1alpha1.WebhookSpec) {
 		w.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute}
@@ -89,7 +89,7 @@ func hangWithManyTenants(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// webhooksEdited wakes operations that wait, with each edit of any Webhook.
+// webhooksEdited wakes waiting operations by edits of any Webhook.
 func webhooksEdited(a *tenant) {
 	url := a.says(http.StatusOK, "{}")
 	a.each(50, func(i int) { a.webhook(fmt.Sprint("h", i), url, nil) })
@@ -100,7 +100,7 @@ func webhooksEdited(a *tenant) {
 	})
 }
 
-// webhooksBreakers has the breakers of many Webhooks open and close all the time, each of which is shown in a status.
+// webhooksBreakers opens and closes the breakers of many Webhooks, each of which is written to a status.
 func webhooksBreakers(a *tenant) {
 	n := make(chan int, 1)
 	n <- 0
@@ -120,7 +120,7 @@ func webhooksBreakers(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// operationsAgain makes operations and deletes them, as fast as they are taken.
+// operationsAgain creates and deletes operations as fast as possible.
 func operationsAgain(a *tenant) {
 	a.webhook("h", a.says(http.StatusOK, "{}"), nil)
 	a.always(4, 100, func(hand, i int) {
@@ -132,7 +132,7 @@ func operationsAgain(a *tenant) {
 	})
 }
 
-// operationsCanceled cancels what hangs, over and over.
+// operationsCanceled cancels hanging operations, over and over.
 func operationsCanceled(a *tenant) {
 	a.webhook("h", a.hangs(), nil)
 	a.webhook("undo", a.says(http.StatusServiceUnavailable, ""), a.again)
@@ -145,7 +145,7 @@ func operationsCanceled(a *tenant) {
 	})
 }
 
-// operationsWithLists have every list as long as it may be, and a bit longer.
+// operationsWithLists have lists of the greatest length, and slightly longer ones.
 func operationsWithLists(a *tenant) {
 	url := a.says(http.StatusServiceUnavailable, "")
 	const most = 32
@@ -170,7 +170,7 @@ func operationsWithLists(a *tenant) {
 			spec.RelatedResources = related(64)
 		})
 	})
-	a.operation("too-many", func(spec *v1alpha1.OperationSpec) { // the API server refuses them
+	a.operation("too-many", func(spec *v1alpha1.OperationSpec) { // the API server refuses the longer ones
 		for i := range 10_000 {
 			spec.WebhookIDs = append(spec.WebhookIDs, fmt.Sprint("h", i))
 		}
@@ -188,7 +188,7 @@ func operationsShortLived(a *tenant) {
 	})
 }
 
-// operationsWaiting are many, and wait for what never comes, and are woken by each edit of a Webhook.
+// operationsWaiting are many operations that wait forever. Each edit of a Webhook wakes them.
 func operationsWaiting(a *tenant) {
 	a.webhook("h", a.says(http.StatusOK, "{}"), nil)
 	a.each(3_000, func(i int) {
@@ -205,8 +205,8 @@ func operationsWaiting(a *tenant) {
 	})
 }
 
-// locksHeld has one operation hold locks while its receiver hangs, and a long line of others behind it, which are woken
-// by whatever changes it.
+// locksHeld lets one operation hold locks while its receiver hangs. Each change of it wakes the long line of operations
+// behind it.
 func locksHeld(a *tenant) {
 	a.webhook("h", a.hangs(), func(w *v1alpha1.WebhookSpec) {
 		w.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute}
@@ -229,7 +229,7 @@ func locksHeld(a *tenant) {
 	})
 }
 
-// namesOfAllKinds use every character that a name, a type or a category may have.
+// namesOfAllKinds use every character that is allowed in a name, a type or a category.
 func namesOfAllKinds(a *tenant) {
 	a.webhook("h", a.says(http.StatusOK, "{}")+"/{{.Operation.resourceID}}?{{.Operation.resourceType}}", nil)
 	parts := []string{
@@ -244,6 +244,6 @@ func namesOfAllKinds(a *tenant) {
 		op := newOperation(a.namespace, id)
 		op.Spec.WebhookIDs, op.Spec.OperationCategory, op.Spec.CorrelationID = []string{"h"}, strings.ToValidUTF8(id, "?"),
 			"correlation"
-		_ = a.hit(submit(a.ctx, a.calls, op, once)) // it is counted
+		_ = a.hit(submit(a.ctx, a.calls, op, once)) // hit counts the error
 	})
 }

@@ -18,34 +18,33 @@ import (
 )
 
 const (
-	// maxMemory is what the controller may have, in bytes.
+	// maxMemory bounds the memory of the controller, in bytes.
 	maxMemory = 512 << 20
-	// factor is how many times as long as without an attack an operation of the victim may take, and maxLatency how long
-	// in any case. What is below floor is a matter of the scheduler of a machine with two processors, on which the
-	// attackers and their receivers run too.
+	// factor bounds the latency of the victim's operations relative to that without an attack, and maxLatency bounds it in
+	// any case. Times below floor depend on the scheduler of the machine, which attackers and receivers share.
 	factor     = 5
 	maxLatency = 2 * time.Second
 	floor      = 500 * time.Millisecond
-	// patience is how long the victim waits for the operations that have not ended when the attack has.
+	// patience is how long the victim waits for its unfinished operations after the attack.
 	patience = 30 * time.Second
 )
 
-// tempo is how fast and for how long an attack is played.
+// tempo is the duration and pace of an attack.
 type tempo struct {
-	lasts, interval time.Duration // of an attack, and from one operation of the victim to the next
-	outliers        float64       // the part of the operations that may take longer
-	slack           float64       // how many times as long as the reference an operation of the victim may take
+	lasts, interval time.Duration // of an attack; between two operations of the victim
+	outliers        float64       // the share of operations that may take longer
+	slack           float64       // the allowed latency of the victim, relative to the reference
 }
 
 var (
-	// In a short run, which shares its machine with other tests and plays several attacks at a time, one operation in four
-	// counts as an outlier, and the bar is twice as high: what it is to find delays all of them by many seconds, or for
-	// ever.
+	// A short run shares its machine with other tests and plays several attacks at a time. So one operation in four may be
+	// an outlier, and the bar is twice as high. The faults that it is to find delay all operations by many seconds, or
+	// forever.
 	short = tempo{lasts: 4 * time.Second, interval: 150 * time.Millisecond, outliers: 0.25, slack: 2 * factor}
 	long  = tempo{lasts: 20 * time.Second, interval: 200 * time.Millisecond, outliers: 0.02, slack: factor}
 )
 
-// TestHostileTenants plays the attacks: see the package.
+// TestHostileTenants plays the attacks that the package describes.
 func TestHostileTenants(t *testing.T) {
 	all, pace, lasts := attacks(), short, time.Duration(0)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -92,11 +91,10 @@ func TestHostileTenants(t *testing.T) {
 	})
 }
 
-// calm is what an operation of the victim takes while nobody attacks, and what it would if the controller did not have
-// to wait for a processor.
+// calm has the latency of the victim's operations without attacks, as measured and without waits for a processor.
 type calm struct{ took, own time.Duration }
 
-// idle measures the victim while nobody attacks.
+// idle measures the victim without attacks.
 func (s *stage) idle(pace tempo) calm {
 	s.t.Helper()
 	s.victim.forget()
@@ -119,7 +117,7 @@ func (s *stage) idle(pace tempo) calm {
 	return calm{took: p99, own: time.Duration(float64(p99) / stretch)}
 }
 
-// quantile is what all but a part of the values are not above.
+// quantile returns the value that all but a part of the values do not exceed.
 func quantile(values []time.Duration, part float64) time.Duration {
 	if len(values) == 0 {
 		return 0
@@ -128,7 +126,7 @@ func quantile(values []time.Duration, part float64) time.Duration {
 	return values[len(values)-1-int(float64(len(values))*part)]
 }
 
-// play plays attacks, at the same time, and judges what became of the victim.
+// play runs attacks at the same time, and judges the victim.
 func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace tempo, idle calm) {
 	select {
 	case <-s.controller.ended:
@@ -154,7 +152,7 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 		defer cancel()
 		pause(attacking, pace.lasts)
 		for until := time.Now().Add(patience); time.Now().Before(until) && slices.ContainsFunc(tenants, (*tenant).idle); {
-			pause(attacking, 50*time.Millisecond) // on a machine that is so busy that nothing has come of it yet
+			pause(attacking, 50*time.Millisecond) // the machine is so busy that the attack has done nothing yet
 		}
 	})
 	took, problems := s.victim.live(attacking, pace.interval, patience)
@@ -187,14 +185,14 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 	for _, a := range tenants {
 		playing.Go(func() {
 			if err := a.leave(leaving); err != nil {
-				t.Logf("something of an attack is left, and goes on: %v", err)
+				t.Logf("a part of an attack remains: %v", err)
 			}
 		})
 	}
 	playing.Wait()
 }
 
-// tenant makes an attacker.
+// tenant creates an attacker.
 func (s *stage) tenant(
 	t *testing.T, ctx context.Context, namespace string, rnd *rand.Rand, //nolint:revive // the test comes first
 ) *tenant {
@@ -206,7 +204,7 @@ func (s *stage) tenant(
 	}
 }
 
-// judge holds what the victim has lived through against what it would have without the attack.
+// judge compares the victim's latency with that without the attack.
 func (s *stage) judge(
 	t *testing.T, took map[string][]time.Duration, problems []string, pace tempo, idle calm, stretch float64,
 	memory, logged int,

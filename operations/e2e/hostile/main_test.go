@@ -1,30 +1,31 @@
-// Package hostile_test has tenants try to stop the controller for all others, on a real control plane, with the
-// controller as a process of its own.
+// Package hostile_test lets tenants try to stop the controller for all others. It runs the controller as a process of
+// its own, on a real control plane.
 //
-// A victim sends one ordinary operation after the other while others attack, each from a namespace of its own, with no
-// more rights than a tenant has, or with none at all. What has to hold under every attack: the victim's operations
-// succeed in time, the controller keeps to its memory, it does not end, and where an attack is one that has to be
-// refused, it is.
+// A victim sends one ordinary operation after the other while others attack. Each attacker has its own namespace and
+// the rights of a tenant, or no rights at all. Under every attack the victim's operations succeed in time, and the
+// controller keeps within its memory and does not end. Attacks that must be refused are refused.
 //
-// TestHostileTenants plays several attacks at a time, each for a few seconds. With FAIRLEAD_SOAK=10m it plays all of
-// them, one after the other, as often as fits into the time; FAIRLEAD_HOSTILE=regexp plays those only whose names
-// match, one after the other, and FAIRLEAD_SEED=n repeats what was random.
+// TestHostileTenants plays several attacks at a time, each for a few seconds. FAIRLEAD_SOAK=10m plays all of them, one
+// after the other, as often as the time allows. FAIRLEAD_HOSTILE=regexp plays only the attacks with matching names, one
+// after the other. FAIRLEAD_SEED=n repeats random choices.
 //
-// # When it was too slow
+// # Bounds of latency
 //
-// An operation that is delayed by the attack, and one that is delayed because the machine has other things to do, look
-// the same. So the latency is held against two others: the victim's own one, measured before any attack, of which it
-// may have five times as much, up to two seconds; and five times (in a short run, which plays several at a time beside
-// other tests, ten times) that of a reference, measured in the same moments: a controller that has nothing else to do,
-// in the test itself, which sees an object, makes a call and writes a status, as it is done for an operation. What
-// makes the API server, the disk or the machine slow makes the reference slow too; what tenants do to each other in the
-// controller does not. On a machine that has nothing else to do the first one counts.
+// The latency of an operation does not show whether the attack or a busy machine has delayed it. So it has several
+// bounds, and the largest one counts.
 //
-// The reference needs little of the processors, and a machine that others keep busy gives it that soon; not so the
-// controller, which is attacked. So the kernel is asked for how long the threads of the controller have run, and for
-// how long they have waited to. An operation may be slow as many times as that stretches what the controller does, up
-// to half of the time for which the victim waits. What an attack has the controller compute, or wait for, and whom it
-// serves last, stretches nothing: only others who use the machine do, among them the API server and whoever attacks.
+// The first bound is five times the victim's own latency, measured before any attack, up to two seconds. The second
+// bound is five times the latency of a reference, measured at the same moments. The factor is ten in a short run, which
+// plays several attacks at a time beside other tests. The reference is a controller inside the test without other work.
+// It sees an object, makes a call and writes a status, as the controller does for an operation. A slow API server, disk
+// or machine slows the reference as well, and tenants inside the controller do not. On an idle machine the first bound
+// counts.
+//
+// The reference needs little processor time and gets it soon even on a busy machine, unlike the attacked controller. So
+// the test asks the kernel how long the controller's threads have run and have waited for a processor. The third bound
+// is the first one stretched by that ratio, up to half of the time that the victim waits. Work that an attack causes
+// inside the controller does not stretch it. Only other users of the machine do, including the API server and the
+// attackers.
 package hostile_test
 
 import (

@@ -12,10 +12,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// full is an Operation that leaves about so many bytes of what etcd takes of an object, more than which the status
-// needs or less.
+// full returns an Operation that leaves about so many bytes of etcd's limit for its status, which may be too few.
 func full(namespace, id string, left int) *v1alpha1.Operation {
-	const most, others = 3 << 19, 253 << 10 // 1.5 MiB in all
+	const most, others = 3 << 19, 253 << 10 // 1.5 MiB in total
 	op := newOperation(namespace, id)
 	op.Annotations = map[string]string{"full": strings.Repeat("a", 250<<10)}
 	op.Spec.RequestObject = &v1alpha1.RequestObject{Resource: &apiextensionsv1.JSON{
@@ -24,20 +23,20 @@ func full(namespace, id string, left int) *v1alpha1.Operation {
 	return op
 }
 
-// objectsFull leave no room for the status that has to be written into them.
+// objectsFull leave no room for their status.
 func objectsFull(a *tenant) {
 	a.webhook("h", a.says(http.StatusBadRequest, `{"error": "`+strings.Repeat("e", 2_000)+`"}`), nil)
 	a.each(24, func(i int) {
 		op := full(a.namespace, fmt.Sprint("f", i), 8_000-300*i)
 		op.Spec.WebhookIDs = []string{"h"}
 		if err := a.hit(submit(a.ctx, a.calls, op, once)); err == nil {
-			a.mustEnd(fmt.Sprint("f", i), v1alpha1.ReasonInvalid) // the request object may be a sixth of that
+			a.mustEnd(fmt.Sprint("f", i), v1alpha1.ReasonInvalid) // the request object may have a sixth of that
 		}
 	})
 	<-a.ctx.Done()
 }
 
-// touch changes the annotations of an Operation, a quarter of a megabyte each time.
+// touch changes annotations of an Operation, a quarter of a megabyte each time.
 func (a *tenant) touch(id string, i int) {
 	a.patch(true, id, map[string]any{"metadata": map[string]any{
 		"annotations": map[string]any{"full": strings.Repeat(string(rune('a'+i%26)), 250<<10)},
@@ -49,23 +48,22 @@ func objectsTouched(a *tenant) {
 	a.each(50, func(i int) {
 		op := full(a.namespace, fmt.Sprint("f", i), 200<<10)
 		op.Spec.WebhookIDs = []string{"missing"}
-		_ = a.hit(submit(a.ctx, a.calls, op, once)) // it is counted
+		_ = a.hit(submit(a.ctx, a.calls, op, once)) // hit counts the error
 	})
 	a.always(4, 50, func(hand, i int) { a.touch(fmt.Sprint("f", (4*i+hand)%50), i) })
 }
 
-// objectsEndedTouched change when they have ended long since. They speak of locks, which only those have that have not
-// ended.
+// objectsEndedTouched change long after their end. They name locks, which only unfinished operations hold.
 func objectsEndedTouched(a *tenant) {
 	a.each(50, func(i int) {
 		op := full(a.namespace, fmt.Sprint("f", i), 200<<10)
 		op.Annotations["lock"] = `"lock"`
-		_ = a.hit(submit(a.ctx, a.calls, op, once)) // it is counted
+		_ = a.hit(submit(a.ctx, a.calls, op, once)) // hit counts the error
 	})
 	a.always(4, 50, func(hand, i int) { a.touch(fmt.Sprint("f", (4*i+hand)%50), i) })
 }
 
-// objectsFinalizers stay when they are deleted, while they run, wait, and after their time to live.
+// objectsFinalizers remain after they are deleted: while they run, while they wait, and after their time to live.
 func objectsFinalizers(a *tenant) {
 	a.webhook("h", a.hangs(), nil)
 	a.always(4, 50, func(hand, i int) {
@@ -76,12 +74,12 @@ func objectsFinalizers(a *tenant) {
 		if i%3 == 0 {
 			op.Spec.WebhookIDs = nil
 		}
-		_ = a.hit(submit(a.ctx, a.calls, op, once)) // it is counted
+		_ = a.hit(submit(a.ctx, a.calls, op, once)) // hit counts the error
 		a.remove(id)
 	})
 }
 
-// secretsChanged are as large as they may be, and never the same.
+// secretsChanged are as large as allowed, and change each time.
 func secretsChanged(a *tenant) {
 	for i := range 20 {
 		a.secret(fmt.Sprint("s", i), map[string][]byte{
@@ -97,6 +95,6 @@ func secretsChanged(a *tenant) {
 		body := fmt.Appendf(nil, `{"stringData":{"rest":%q}}`, strings.Repeat(string(rune('a'+i%26)), 1_000_000))
 		_, err := a.clients.CoreV1().Secrets(a.namespace).Patch(a.ctx, fmt.Sprint("s", (2*i+hand)%20), types.MergePatchType,
 			body, metav1.PatchOptions{})
-		_ = a.hit(err) // it is counted
+		_ = a.hit(err) // hit counts the error
 	})
 }

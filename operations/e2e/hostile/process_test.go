@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/child"
 )
 
-// buildController builds the program as it is shipped: with the race detector it would take many times the memory.
-// FAIRLEAD_HOSTILE_CONTROLLER names another one, such as that of a version before.
+// buildController builds the program as it is shipped, since the race detector would multiply its memory.
+// FAIRLEAD_HOSTILE_CONTROLLER names another program, such as an older version.
 func buildController(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	if program := os.Getenv("FAIRLEAD_HOSTILE_CONTROLLER"); program != "" {
@@ -34,7 +34,7 @@ func buildController(ctx context.Context, t *testing.T) string {
 	return program
 }
 
-// process is a controller that runs.
+// process is a running controller.
 type process struct {
 	cmd     *exec.Cmd
 	address string // of its HTTP API
@@ -68,7 +68,7 @@ func startController(ctx context.Context, t *testing.T, program string, args ...
 			return
 		}
 		p.follow(stderr, address)
-		_ = p.cmd.Wait() // how it ended stands in its state
+		_ = p.cmd.Wait() // its state has the result
 	}()
 	if err := <-started; err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func startController(ctx context.Context, t *testing.T, program string, args ...
 	return p
 }
 
-// follow reads the log. Its lines may be of any length.
+// follow reads the log, whose lines may have any length.
 func (p *process) follow(log io.Reader, address chan<- string) {
 	lines := bufio.NewReaderSize(log, 64<<10)
 	for {
@@ -111,7 +111,7 @@ func (p *process) follow(log io.Reader, address chan<- string) {
 	}
 }
 
-// log returns its last lines.
+// log returns the last lines of the log.
 func (p *process) log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *process) logged() int {
 	return p.written
 }
 
-// resident is the memory that the process has, in bytes; 0 when it is gone.
+// resident returns the resident memory of the process, in bytes; 0 if it has ended.
 func (p *process) resident() int {
 	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)); err == nil {
 		for line := range strings.Lines(string(status)) {
@@ -134,18 +134,18 @@ func (p *process) resident() int {
 		}
 		return 0
 	}
-	out, err := exec.Command("ps", "-o", "rss=", "-p", strconv.Itoa(p.cmd.Process.Pid)).Output() // where there is no /proc
+	out, err := exec.Command("ps", "-o", "rss=", "-p", strconv.Itoa(p.cmd.Process.Pid)).Output() // systems without /proc
 	if err != nil {
 		return 0
 	}
 	return kilobytes(string(out))
 }
 
-// processor is what a process has had of the processors, and how long its threads have waited for one, while they could
-// have run, both summed over its threads.
+// processor has the times for which the threads of a process have run, and waited for a processor. Both are sums over
+// all threads.
 type processor struct{ ran, waited time.Duration }
 
-// processor returns what there was so far; nothing where the machine does not tell.
+// processor returns the times so far; zero if the system does not tell them.
 func (p *process) processor() (sum processor) {
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
 	if err != nil {
@@ -165,8 +165,7 @@ func (p *process) processor() (sum processor) {
 	return sum
 }
 
-// stretch is how many times as long as it would have on a machine of its own the process took since then for what it
-// did with the processor: at least once.
+// stretch returns how much longer the process took since then than on a machine of its own, at least 1.
 func (p processor) stretch(since processor) float64 {
 	ran, waited := p.ran-since.ran, p.waited-since.waited
 	if ran <= 0 || waited < 0 {
@@ -183,7 +182,7 @@ func kilobytes(text string) int {
 	return n << 10
 }
 
-// peak looks at the memory of the process until the context ends, and returns the most that it had.
+// peak samples the memory of the process until the context ends, and returns the maximum.
 func (p *process) peak(ctx context.Context) (most int) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

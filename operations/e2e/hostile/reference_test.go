@@ -19,15 +19,15 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// reference is a controller that has nothing else to do: it sees a mark, calls the victim's receiver, and writes the
-// status of the mark, twice, as is done for an operation with one Webhook. What that takes is a matter of the API
-// server and of the machine.
+// reference is a controller without other work. It sees a mark, calls the victim's receiver, and writes the mark's
+// status. It does so twice, as for an operation with one Webhook. Its latency depends on the API server and on the
+// machine.
 type reference struct {
 	v     *victim
 	marks dynamic.ResourceInterface
 
 	mu   sync.Mutex
-	seen map[string]time.Time // marks that have not ended, by name, and when they were made
+	seen map[string]time.Time // by name: when an unfinished mark was created
 }
 
 var marks = schema.GroupVersionResource{Group: "hostile.example.com", Version: "v1", Resource: "marks"}
@@ -67,7 +67,7 @@ func newReference(v *victim, config *rest.Config) *reference {
 		v: v, marks: dynamic.NewForConfigOrDie(config).Resource(marks).Namespace(v.namespace),
 		seen: map[string]time.Time{},
 	}
-	for { // until it is served
+	for { // until the API server serves the resource
 		if _, err = r.marks.List(s.ctx, metav1.ListOptions{}); err == nil {
 			break
 		}
@@ -81,7 +81,7 @@ func newReference(v *victim, config *rest.Config) *reference {
 	return r
 }
 
-// begin makes a mark.
+// begin creates a mark.
 func (r *reference) begin(ctx context.Context, n int) error {
 	mark := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"n": int64(n)}}}
 	mark.SetAPIVersion(marks.GroupVersion().String())
@@ -94,7 +94,7 @@ func (r *reference) begin(ctx context.Context, n int) error {
 	return err
 }
 
-// follow works off the marks until the test ends.
+// follow processes marks until the test ends.
 func (r *reference) follow(working *sync.WaitGroup) {
 	ctx := r.v.s.ctx
 	for ctx.Err() == nil {
@@ -120,8 +120,7 @@ func (r *reference) follow(working *sync.WaitGroup) {
 	}
 }
 
-// work does what is to be done for a mark. What fails leaves it as it is; it is measured as the others when the victim
-// stops waiting.
+// work processes a mark. A failure leaves the mark unfinished; the victim measures it when it stops waiting.
 func (r *reference) work(ctx context.Context, mark *unstructured.Unstructured) {
 	for _, state := range []string{"begun", "done"} {
 		if state == "done" {

@@ -26,8 +26,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/install"
 )
 
-// stage is a control plane of its own, since what the attackers do to it is nothing that other tests should feel, a
-// controller that serves all of its namespaces, and the victim.
+// stage has a control plane of its own, so that the attacks do not disturb other tests. It has a controller that serves
+// all namespaces, and the victim.
 type stage struct {
 	t          *testing.T
 	ctx        context.Context
@@ -49,7 +49,7 @@ func newStage(ctx context.Context, t *testing.T) *stage {
 	if err := install.CRDs(ctx, calls); err != nil {
 		t.Fatal(err)
 	}
-	// Everybody is somebody to the API server, which shares itself between those who ask.
+	// Each client has its own identity, since the API server shares itself between identities.
 	s.must(s.clients.RbacV1().ClusterRoles().Create(ctx,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: []rbacv1.PolicyRule{
 			{
@@ -71,7 +71,7 @@ func newStage(ctx context.Context, t *testing.T) *stage {
 	return s
 }
 
-// must fails the test for what the stage cannot do without.
+// must fails the test unless err is nil.
 func (s *stage) must(_ any, err error) {
 	s.t.Helper()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *stage) must(_ any, err error) {
 	}
 }
 
-// caller makes requests as config says.
+// caller returns a client that makes requests by config.
 func (s *stage) caller(config *rest.Config) *call.Client {
 	s.t.Helper()
 	calls, err := call.New(call.Options{Config: config})
@@ -90,10 +90,10 @@ func (s *stage) caller(config *rest.Config) *call.Client {
 	return calls
 }
 
-// account is the service account of a namespace that its requests are made as.
+// account is the service account of a namespace that makes its requests.
 const account = "owner"
 
-// identity makes a namespace and a service account that may do there what the ClusterRole says.
+// identity creates a namespace and a service account with the rights of the ClusterRole there.
 func (s *stage) identity(namespace, role string) *rest.Config {
 	s.t.Helper()
 	meta := metav1.ObjectMeta{Name: account, Namespace: namespace}
@@ -113,7 +113,7 @@ func (s *stage) identity(namespace, role string) *rest.Config {
 	return config
 }
 
-// kubeconfig writes a kubeconfig of its own for one who asks with a token.
+// kubeconfig writes a kubeconfig file for a config with a token.
 func (s *stage) kubeconfig(config *rest.Config) string {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "kubeconfig")
@@ -139,7 +139,7 @@ func serve(t *testing.T, answer http.HandlerFunc) *httptest.Server {
 	return server
 }
 
-// listen hands connections to a function each in its own goroutine, which closes them, until ctx ends.
+// listen accepts connections until ctx ends. It runs handle for each in a goroutine, and handle closes the connection.
 func listen(ctx context.Context, t *testing.T, handle func(net.Conn)) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -165,7 +165,7 @@ func listen(ctx context.Context, t *testing.T, handle func(net.Conn)) (url strin
 	return fmt.Sprintf("http://%s", listener.Addr())
 }
 
-// pause waits for d or the end of the context, and reports whether it was the former.
+// pause waits for d or the end of the context, and reports whether d has passed.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -27,7 +27,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// tenant is one who attacks, from a namespace of its own.
+// tenant is an attacker with a namespace of its own.
 type tenant struct {
 	t         *testing.T
 	s         *stage
@@ -39,12 +39,12 @@ type tenant struct {
 	rnd       *rand.Rand
 
 	mu      sync.Mutex
-	blows   int            // what was done
-	refused map[string]int // what was not, by reason
+	blows   int            // successful requests
+	refused map[string]int // failed requests, by reason
 	fates   map[string]string
 }
 
-// hit counts what was done, or not.
+// hit counts a request, by its error.
 func (a *tenant) hit(err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,52 +57,52 @@ func (a *tenant) hit(err error) error {
 	return err
 }
 
-// dealt is what was done, and what was not.
+// dealt returns how many requests have succeeded, and how many have failed by reason.
 func (a *tenant) dealt() (blows int, refused map[string]int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.blows, maps.Clone(a.refused)
 }
 
-// idle tells whether nothing was done yet.
+// idle reports whether no request has succeeded yet.
 func (a *tenant) idle() bool {
 	blows, _ := a.dealt()
 	return blows == 0
 }
 
-// webhook makes a Webhook with that URL. What cannot be done is counted.
+// webhook creates a Webhook with a URL. Failures are counted.
 func (a *tenant) webhook(name, url string, change func(*v1alpha1.WebhookSpec)) {
-	_ = a.hit(createWebhook(a.ctx, a.calls, a.namespace, name, url, change)) // it is counted
+	_ = a.hit(createWebhook(a.ctx, a.calls, a.namespace, name, url, change)) // hit counts the error
 }
 
-// operation makes an Operation that is about app/id.
+// operation creates an Operation about app/id.
 func (a *tenant) operation(id string, change func(*v1alpha1.OperationSpec)) {
-	_ = a.hit(createOperation(a.ctx, a.calls, a.namespace, id, once, change)) // it is counted
+	_ = a.hit(createOperation(a.ctx, a.calls, a.namespace, id, once, change)) // hit counts the error
 }
 
-// call makes an Operation that calls one of the Webhooks.
+// call creates an Operation that calls a Webhook.
 func (a *tenant) call(id, hook string) {
 	a.operation(id, func(spec *v1alpha1.OperationSpec) { spec.WebhookIDs = []string{hook} })
 }
 
-// mustEnd has an operation looked at after the attack, if there was the time to make it: it has to have ended for that
-// reason, or to have succeeded if that is empty.
+// mustEnd demands that an operation has ended for a reason after the attack. An empty reason means success. An
+// operation that was never created is not judged.
 func (a *tenant) mustEnd(id, reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.fates[id] = reason
 }
 
-// secret makes a Secret that Webhooks may use.
+// secret creates a Secret that Webhooks may use.
 func (a *tenant) secret(name string, data map[string][]byte) {
 	_, err := a.clients.CoreV1().Secrets(a.namespace).Create(a.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fairlead.io/webhook-credentials": "true"}},
 		Data:       data,
 	}, metav1.CreateOptions{})
-	_ = a.hit(err) // it is counted
+	_ = a.hit(err) // hit counts the error
 }
 
-// each does something n times, some of them at a time, as long as the attack lasts.
+// each runs do n times, some runs at a time, while the attack lasts.
 func (a *tenant) each(n int, do func(i int)) {
 	const atATime = 4
 	var hands sync.WaitGroup
@@ -125,7 +125,7 @@ func (a *tenant) each(n int, do func(i int)) {
 	}
 }
 
-// always does something over and over, in n hands, at most so often in a second each, until the attack ends.
+// always repeats do in n goroutines, each at most perSecond times a second, until the attack ends.
 func (a *tenant) always(n, perSecond int, do func(hand, i int)) {
 	var hands sync.WaitGroup
 	defer hands.Wait()
@@ -144,7 +144,7 @@ func (a *tenant) always(n, perSecond int, do func(hand, i int)) {
 	}
 }
 
-// serve answers HTTP requests as long as the test goes on, so that what is left of the attack has somebody to talk to.
+// serve answers HTTP requests until the test ends, so that calls left over from the attack have a receiver.
 func (a *tenant) serve(answer http.HandlerFunc) (url string) {
 	return serve(a.t, func(w http.ResponseWriter, r *http.Request) {
 		_ = a.hit(nil)
@@ -152,17 +152,17 @@ func (a *tenant) serve(answer http.HandlerFunc) (url string) {
 	}).URL
 }
 
-// says answers everything with that body.
+// says answers each request with a status and a body.
 func (a *tenant) says(status int, body string) (url string) {
 	raw := []byte(body)
 	return a.serve(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_, _ = w.Write(raw) // who asked may be gone
+		_, _ = w.Write(raw) // the caller may be gone
 	})
 }
 
-// hangs answers nothing until the caller goes, or the attack has ended.
+// hangs sends no answer until the caller gives up, or the attack has ended.
 func (a *tenant) hangs() (url string) {
 	return a.serve(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -172,7 +172,7 @@ func (a *tenant) hangs() (url string) {
 	})
 }
 
-// raw talks to each connection.
+// raw handles each connection.
 func (a *tenant) raw(handle func(net.Conn)) (url string) {
 	return listen(a.ctx, a.t, func(conn net.Conn) {
 		_ = a.hit(nil)
@@ -196,7 +196,7 @@ func (a *tenant) patch(operations bool, name string, change map[string]any) {
 		Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: gvr, Kind: kind, Namespace: a.namespace, Name: name,
 		Body: body,
 	}, once)
-	_ = a.hit(err) // it is counted
+	_ = a.hit(err) // hit counts the error
 }
 
 // remove deletes an Operation.
@@ -205,10 +205,10 @@ func (a *tenant) remove(id string) {
 		Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: a.namespace,
 		Name: v1alpha1.OperationName("app", id), NotFoundOK: true,
 	}, once)
-	_ = a.hit(err) // it is counted
+	_ = a.hit(err) // hit counts the error
 }
 
-// fate says how an operation has ended: Success, or the reason of its failure; empty while it has not.
+// fate returns how an operation has ended: Success, or the reason of its failure. It is empty while the operation runs.
 func (a *tenant) fate(ctx context.Context, id string) string {
 	answer, err := call.Do(ctx, a.calls, call.Request{
 		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: a.namespace,
@@ -231,10 +231,10 @@ func (a *tenant) fate(ctx context.Context, id string) string {
 	return ""
 }
 
-// neverMade is the fate of what was to be made when the time was over.
+// neverMade is the fate of an operation that the attack had no time to create.
 const neverMade = "never made"
 
-// judge says what of the attack did not end as it has to, and waits for that until the context ends.
+// judge waits for the demanded ends until the context ends, and returns the missing ones.
 func (a *tenant) judge(ctx context.Context) (problems []string) {
 	for _, id := range slices.Sorted(maps.Keys(a.fates)) {
 		want := a.fates[id]
@@ -252,8 +252,8 @@ func (a *tenant) judge(ctx context.Context) (problems []string) {
 	return problems
 }
 
-// leave deletes everything in the namespace, also what the tenant does not want to go, and returns when the Operations
-// are gone.
+// leave deletes everything in the namespace, including objects with finalizers, and returns when the Operations are
+// gone.
 func (a *tenant) leave(ctx context.Context) error {
 	objects := dynamic.NewForConfigOrDie(a.s.admin)
 	var errs []error
@@ -302,7 +302,7 @@ func createWebhook(
 	return err
 }
 
-// once is how attackers ask: who is refused does something else.
+// once is the policy of attackers, who do not retry a refused request.
 var once = call.Policy{Retries: -1}
 
 func createOperation(

@@ -22,9 +22,8 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// victim sends ordinary operations to a good receiver, one after the other in even steps, whether or not those before
-// have ended, and measures how long each takes from its creation until its success is known here. Beside each it
-// measures the reference.
+// victim sends ordinary operations to a good receiver at a fixed interval, without waiting for earlier ones. It
+// measures the time from the creation of each until its success is known here. Beside each it measures the reference.
 type victim struct {
 	s         *stage
 	namespace string
@@ -37,26 +36,26 @@ type victim struct {
 	reference *reference
 
 	mu      sync.Mutex
-	started map[string]sample // operations that have not ended, by name
-	ended   map[string]string // how
+	started map[string]sample // unfinished operations, by name
+	ended   map[string]string // by name: how it ended
 	took    []sample
-	since   time.Time      // what began before is not measured
+	since   time.Time      // earlier operations are not measured
 	effects map[string]int // by idempotency key
-	changed chan struct{}  // closed and made anew whenever one of them ends
+	changed chan struct{}  // closed and replaced whenever an operation ends
 	n       int
 }
 
-// sample is what one operation took, and the reference of the same moment.
+// sample is the latency of one operation, or of the reference at the same moment.
 type sample struct {
 	kind      string
 	began     time.Time
 	operation time.Duration
 }
 
-// The Webhooks of the victim, and what is measured besides.
+// Webhooks of the victim, and other measured kinds.
 const (
 	hookGood      = "good"
-	hookCallback  = "callback" // its receiver calls back
+	hookCallback  = "callback" // its receiver reports by callback
 	kindReference = "reference"
 	kindStream    = "stream"
 )
@@ -104,7 +103,7 @@ func newVictim(s *stage) *victim {
 	return v
 }
 
-// callBack reports a success as receivers do: again after a moment, if it was not taken.
+// callBack reports a success as receivers do, and retries after a moment if that fails.
 func (v *victim) callBack(url string) {
 	for {
 		req, err := http.NewRequestWithContext(v.s.ctx, http.MethodPost, url, strings.NewReader(`{"status": "SUCCEEDED"}`))
@@ -113,7 +112,7 @@ func (v *victim) callBack(url string) {
 		}
 		resp, err := v.web.Do(req)
 		if err == nil {
-			_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is used again
+			_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is reused
 			resp.Body.Close()
 			if resp.StatusCode < 300 || resp.StatusCode == http.StatusConflict {
 				return
@@ -125,7 +124,7 @@ func (v *victim) callBack(url string) {
 	}
 }
 
-// follow notes which operations have ended, until the test ends.
+// follow records the ends of operations until the test ends.
 func (v *victim) follow() {
 	for v.s.ctx.Err() == nil {
 		events, err := v.objects.Resource(v1alpha1.OperationsResource).Namespace(v.namespace).Watch(v.s.ctx,
@@ -162,7 +161,7 @@ func (v *victim) heard(op *unstructured.Unstructured) {
 	v.changed = make(chan struct{})
 }
 
-// send makes one operation.
+// send creates one operation.
 func (v *victim) send(ctx context.Context, hook string) error {
 	v.mu.Lock()
 	v.n++
@@ -188,7 +187,7 @@ func (v *victim) note(kind string, began time.Time) {
 	}
 }
 
-// listenTo opens an event stream of one of the victim's operations and reads what it is told first.
+// listenTo opens an event stream of one of the victim's operations and reads the first event.
 func (v *victim) listenTo(ctx context.Context, address string) error {
 	began := time.Now()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
@@ -210,7 +209,7 @@ func (v *victim) listenTo(ctx context.Context, address string) error {
 	return nil
 }
 
-// forget begins anew.
+// forget drops all measurements.
 func (v *victim) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -218,9 +217,8 @@ func (v *victim) forget() {
 	clear(v.ended)
 }
 
-// live sends an operation every interval, of one kind after the other, until the context ends. Then it waits until
-// those that were sent have ended, for no longer than patience, and returns what all took. What has not ended by then
-// took as long as it has taken so far.
+// live sends an operation every interval, of one kind after the other, until the context ends. Then it waits at most
+// patience for their ends, and returns all latencies. An unfinished operation counts with its time so far.
 func (v *victim) live(
 	ctx context.Context, interval, patience time.Duration,
 ) (took map[string][]time.Duration, problems []string) {
@@ -240,7 +238,7 @@ func (v *victim) live(
 		})
 	}
 	v.mu.Lock()
-	marked := 10_000 * v.n // names of marks are not used again
+	marked := 10_000 * v.n // so that names of marks are not reused
 	v.mu.Unlock()
 	for i := 0; ctx.Err() == nil; i++ {
 		hook := []string{hookGood, hookCallback}[i%2]
@@ -248,7 +246,7 @@ func (v *victim) live(
 		marked++
 		n := marked
 		do(kindReference, func(ctx context.Context) error { return v.reference.begin(ctx, n) })
-		if i > 0 && i%4 == 0 { // the first one is to be there
+		if i > 0 && i%4 == 0 { // the first operation must exist
 			do(kindStream, func(ctx context.Context) error { return v.listenTo(ctx, v.s.controller.address) })
 		}
 		select {

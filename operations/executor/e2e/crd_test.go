@@ -22,8 +22,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/install"
 )
 
-// TestOldCRD runs with a CustomResourceDefinition that does not know the field of the key: no call is made, and
-// everybody is told why. When it is updated the operation goes on, and it can be cancelled before.
+// TestOldCRD runs with a CustomResourceDefinition without the field of the key. No call is made, and the operation,
+// events and logs give the reason. After an update of the definition the operation continues. It can be canceled
+// before.
 func TestOldCRD(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
@@ -50,8 +51,8 @@ func TestOldCRD(t *testing.T) {
 	var calls atomic.Int32
 	b.Receiver.Answer = func(http.ResponseWriter, *http.Request, string, int) { calls.Add(1) }
 	b.Webhook("work", nil)
-	told, log := &operationbed.Warnings{}, &testlog.Book{}
-	b.Eventually("pruned", func() bool { // the server takes a moment
+	warnings, log := &operationbed.Warnings{}, &testlog.Book{}
+	b.Eventually("pruned", func() bool { // the server applies it after a moment
 		op := b.Schedule(operations.Request{
 			ID:       uuid.NewString(),
 			Resource: operations.Resource{Type: "app", ID: uuid.NewString()},
@@ -64,16 +65,16 @@ func TestOldCRD(t *testing.T) {
 		op.Status.Phase, op.Status.FinishedAt = v1alpha1.PhaseFailed, &now
 		return b.PutStatus(op).Status.Webhooks[0].IdempotencyKey == ""
 	})
-	b.Start(func(o *executor.Options) { o.Recorder, o.Logger = told, log.Logger() })
+	b.Start(func(o *executor.Options) { o.Recorder, o.Logger = warnings, log.Logger() })
 	first := b.Schedule(operations.Request{
 		Resource: operations.Resource{Type: "app", ID: "first"},
 		Webhooks: []string{"work"},
 	})
 	b.Schedule(operations.Request{Webhooks: []string{"work"}})
-	b.Eventually("told",
+	b.Eventually("the view gives the reason",
 		func() bool { return strings.Contains(operations.ViewOf(b.Get()).Waiting, "operations.fairlead.io") })
 	b.Eventually("recorded", func() bool {
-		all := strings.Join(told.Told(), "\n")
+		all := strings.Join(warnings.Told(), "\n")
 		return strings.Contains(all, v1alpha1.ReasonOutdatedCRD) && strings.Contains(all, "operations.fairlead.io") &&
 			strings.Contains(log.String(), "crd=operations.fairlead.io")
 	})
@@ -94,7 +95,7 @@ func TestOldCRD(t *testing.T) {
 		got.Status.Phase != v1alpha1.PhaseSuccess || calls.Load() != 1 {
 		t.Errorf("it became %+v after %d calls; keys, -want +got:\n%s", got.Status, calls.Load(), diff)
 	}
-	if n := len(told.Told()); n > 3 { // one for each operation, and the cancellation
-		t.Errorf("it is told again and again: %q", told.Told())
+	if n := len(warnings.Told()); n > 3 { // one for each operation, and the cancellation
+		t.Errorf("it is reported repeatedly: %q", warnings.Told())
 	}
 }

@@ -60,7 +60,7 @@ func TestServiceAccountToken(t *testing.T) {
 	}
 }
 
-// TestForbidden checks that an executor that lacks a right says which.
+// TestForbidden: an executor names the right that it lacks.
 func TestForbidden(t *testing.T) {
 	b := setup(t)
 	b.Webhook("next", nil)
@@ -95,9 +95,9 @@ func TestForbidden(t *testing.T) {
 		}
 	}
 	if c.Evidence["tries"] == "" {
-		t.Errorf("the number of tries is not told: %v", c.Evidence)
+		t.Errorf("the number of tries is missing: %v", c.Evidence)
 	}
 	if c.Since.IsZero() || c.Until.IsZero() || !got.Stuck {
-		t.Errorf("since when, and when it is tried again: %+v", got)
+		t.Errorf("the times of the failure and of the next try: %+v", got)
 	}
 }

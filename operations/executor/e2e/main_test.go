@@ -1,5 +1,5 @@
-// Package e2e_test runs executors on a real control plane: by the custom resources that it checks by and keeps, up to
-// the size that it stores, by its rights and by its tokens.
+// Package e2e_test runs executors on a real control plane. It tests custom resource definitions, the size limit of
+// objects, rights and tokens.
 package e2e_test
 
 import (

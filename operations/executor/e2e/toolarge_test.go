@@ -23,8 +23,7 @@ import (
 
 type bench struct{ *operationbed.Bench }
 
-// smallStore starts a control plane that stores objects of up to 100 KiB, so that filling them takes no time. It is an
-// etcd like any other else.
+// smallStore starts a control plane that stores objects of up to 100 KiB, so that they are full soon.
 func smallStore(t *testing.T) *rest.Config {
 	t.Helper()
 	t.Parallel()
@@ -40,7 +39,7 @@ func smallStore(t *testing.T) *rest.Config {
 	return c.Config()
 }
 
-// full gives the usual operation as much of something as the server stores: put tries to, with n bytes more.
+// full fills the usual operation up to the size limit of the server. put adds about n bytes.
 func (b *bench) full(put func(n int) error) {
 	b.T.Helper()
 	least, most := 0, 128<<10
@@ -60,7 +59,7 @@ func (b *bench) full(put func(n int) error) {
 	}
 }
 
-// fullOfAnnotations fills an object up to the last byte, without any bookkeeping of who owns what.
+// fullOfAnnotations fills an object up to the last byte, without managed fields for the annotations.
 func (b *bench) fullOfAnnotations() {
 	b.T.Helper()
 	b.full(func(n int) error {
@@ -70,7 +69,7 @@ func (b *bench) fullOfAnnotations() {
 	})
 }
 
-// fullOfLabels does so by many small members.
+// fullOfLabels fills an object with many small members.
 func (b *bench) fullOfLabels() {
 	b.T.Helper()
 	b.full(func(n int) error {
@@ -87,12 +86,12 @@ func (b *bench) fullOfLabels() {
 	})
 }
 
-// TestTooLarge runs operations into which nothing more goes, full of what others may put there. Each ends, once, and no
-// call is made that is not recorded.
+// TestTooLarge runs operations that other writers have filled up to the size limit. Each ends once, and no unrecorded
+// call is made.
 func TestTooLarge(t *testing.T) {
 	config := smallStore(t)
 	big := func(n int) string { return `"` + strings.Repeat("x", n) + `"` }
-	many := func(n int) string { // small members, each of which the server keeps books on
+	many := func(n int) string { // small members, each of which has an entry in the managed fields
 		var s strings.Builder
 		for i := range n / 16 {
 			fmt.Fprintf(&s, `,"k%07d":1`, i)
@@ -141,7 +140,7 @@ func TestTooLarge(t *testing.T) {
 			fill:   annotated(60_000),
 		},
 		"Annotations":   {reason: "by annotations alone", fill: annotated(1)},
-		"ManagedFields": {reason: "by what the server notes of the request", fill: created(many)},
+		"ManagedFields": {reason: "by the managed fields that the server adds", fill: created(many)},
 		"Labels": {reason: "by labels", fill: func(b *bench) {
 			if err := make1(b, "1"); err != nil {
 				b.T.Fatal(err)
@@ -166,16 +165,16 @@ func TestTooLarge(t *testing.T) {
 					t.Errorf("%s: %s was called %d times", tc.reason, call, n)
 				}
 			}
-			b.Eventually("told", func() bool { return len(recorder.Told()) > 0 })
-			if told := recorder.Told(); len(told) != 1 || !strings.HasPrefix(told[0], v1alpha1.ReasonTooLarge) {
-				t.Errorf("%s: told was %q", tc.reason, told)
+			b.Eventually("reported", func() bool { return len(recorder.Told()) > 0 })
+			if reported := recorder.Told(); len(reported) != 1 || !strings.HasPrefix(reported[0], v1alpha1.ReasonTooLarge) {
+				t.Errorf("%s: reported was %q", tc.reason, reported)
 			}
 		})
 	}
 }
 
-// TestOutgrown fills an operation up while a call of it is under way, which then comes back, for good, for worse, or to
-// be repeated: what it brought decides, if nothing more has to be called.
+// TestOutgrown fills an operation while its call is under way. The call then succeeds, fails, or asks for a retry. If
+// no further call is needed, its result decides the outcome.
 func TestOutgrown(t *testing.T) {
 	config := smallStore(t)
 	for name, tc := range map[string]struct {
@@ -186,13 +185,13 @@ func TestOutgrown(t *testing.T) {
 		calls   map[string]int
 	}{
 		"Succeeds": {
-			reason:  "A success is one, though it can hardly be written.",
+			reason:  "A success counts, although its record hardly fits.",
 			request: operations.Request{Webhooks: []string{"work"}},
 			code:    http.StatusOK,
 			calls:   map[string]int{"work": 1},
 		},
 		"Fails": {
-			reason: "So is a failure.", request: operations.Request{Webhooks: []string{"work"}}, code: http.StatusBadRequest,
+			reason: "So does a failure.", request: operations.Request{Webhooks: []string{"work"}}, code: http.StatusBadRequest,
 			want: v1alpha1.ReasonWebhookFailed, calls: map[string]int{"work": 1},
 		},
 		"Retries": {
@@ -206,12 +205,12 @@ func TestOutgrown(t *testing.T) {
 			want:    v1alpha1.ReasonTooLarge, calls: map[string]int{"work": 1},
 		},
 		"Notify": {
-			reason:  "That nobody can be told changes no outcome.",
+			reason:  "A notification that cannot be recorded changes no outcome.",
 			request: operations.Request{Webhooks: []string{"work"}, Notify: "tell"}, code: http.StatusOK,
 			calls: map[string]int{"work": 1},
 		},
 		"Parallel": {
-			reason: "All come home.", code: http.StatusBadRequest,
+			reason: "Both calls return.", code: http.StatusBadRequest,
 			request: operations.Request{Webhooks: []string{"work", "hang"}, Execution: operations.Parallel},
 			want:    v1alpha1.ReasonWebhookFailed, calls: map[string]int{"work": 1, "hang": 1},
 		},
@@ -251,8 +250,8 @@ func TestOutgrown(t *testing.T) {
 	}
 }
 
-// TestOutgrownCallback has a receiver report to an operation that is full by now, and that is to be compensated for, so
-// that it is held: the report counts, the operation ends, and when it is deleted it goes.
+// TestOutgrownCallback makes a receiver report to a full operation with a compensation, and so with a finalizer. The
+// report counts, the operation ends, and it can be deleted.
 func TestOutgrownCallback(t *testing.T) {
 	config := smallStore(t)
 	b := &bench{operationbed.On(t, config, clustertest.Namespace(t, config))}
@@ -284,14 +283,14 @@ func TestOutgrownCallback(t *testing.T) {
 		})
 }
 
-// TestFullIsCanceled cancels operations that wait and are full up to the last byte, of whatever: it works, they are
-// compensated for as far as that can be recorded, and end as cancelled.
+// TestFullIsCanceled cancels waiting operations that are full up to the last byte. They are compensated as far as that
+// can be recorded, and end as canceled.
 func TestFullIsCanceled(t *testing.T) {
 	config := smallStore(t)
 	for name, fill := range map[string]func(*bench){
 		"Annotations": (*bench).fullOfAnnotations,
 		"Labels":      (*bench).fullOfLabels,
-		"Object": func(b *bench) { // which leaves less than it takes to cancel
+		"Object": func(b *bench) { // which leaves no room for the cancellation
 			b.fullOfAnnotations()
 			if err := b.Merge(map[string]any{"annotations": map[string]any{"example.com/a": nil}}); err != nil {
 				b.T.Fatal(err)
@@ -308,7 +307,7 @@ func TestFullIsCanceled(t *testing.T) {
 			op := b.Schedule(operations.Request{Webhooks: []string{"missing"}, Object: strings.Repeat("x", 40<<10)})
 			stop := b.Start(nil)
 			b.Eventually("waiting", func() bool { return operations.ViewOf(b.Get()).Waiting != "" })
-			stop() // so that nothing else makes room
+			stop() // so that no other write makes room
 			fill(b)
 			if _, err := b.Scheduler.Cancel(b.Ctx, operationbed.Shop, op.EffectiveID()); err != nil {
 				t.Fatal(err)

@@ -26,13 +26,13 @@ import (
 	"github.com/fairlead-io/fairlead/operations/install"
 )
 
-// api is the HTTP API of a namespace of its own. Nothing executes operations.
+// api is the HTTP API of a namespace of its own. No executor runs.
 type api struct {
 	t                *testing.T
 	ctx              context.Context
 	namespace, other string
 	calls            *call.Client
-	tokens           map[string]string // by user: all may do everything, reader may read, nobody nothing
+	tokens           map[string]string // by user: "all" has each right, "reader" may read, "nobody" has none
 	clients          *kubernetes.Clientset
 	handler          http.Handler
 }
@@ -99,14 +99,14 @@ func (a *api) do(user, method, path, body string) *httptest.ResponseRecorder {
 		var p httpapi.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Title == "" ||
 			w.Header().Get("Content-Type") != "application/problem+json" {
-			a.t.Errorf("%s %s: %d is no problem document: %v %s", method, path, w.Code, w.Header(), w.Body)
+			a.t.Errorf("%s %s: %d is not a problem document: %v %s", method, path, w.Code, w.Header(), w.Body)
 		}
 	}
 	return w
 }
 
-// user makes a service account with rights on operations, in the namespace that is served and in one that is not. It
-// returns when the API server heeds the rights.
+// user creates a service account with rights on operations, in the served namespace and in another one. It returns when
+// the API server applies the rights.
 func (a *api) user(name string, verbs []string) {
 	a.t.Helper()
 	if _, err := a.clients.CoreV1().ServiceAccounts(a.namespace).Create(a.ctx,
@@ -138,8 +138,7 @@ func (a *api) user(name string, verbs []string) {
 // account returns the name of a service account as a user.
 func (a *api) account(name string) string { return "system:serviceaccount:" + a.namespace + ":" + name }
 
-// mayDebug makes a user who may get the paths below /debug/, and nothing else. It returns when the API server heeds
-// that.
+// mayDebug creates a user who may only get the paths below /debug/. It returns when the API server applies that right.
 func (a *api) mayDebug(name string) {
 	a.t.Helper()
 	a.user(name, nil)
@@ -165,6 +164,6 @@ func (a *api) mayDebug(name string) {
 		if review.Status.Allowed {
 			return
 		}
-		<-tick.C // a.ctx ends the wait by an error
+		<-tick.C // if a.ctx ends, the next request fails
 	}
 }

@@ -1,4 +1,4 @@
-// Package e2e_test has the HTTP API ask a real API server who a caller is and may do what.
+// Package e2e_test runs the HTTP API with the token and access reviews of a real API server.
 package e2e_test
 
 import (

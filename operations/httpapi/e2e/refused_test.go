@@ -14,7 +14,7 @@ import (
 
 const somethingToDo = `{"operationType":"Create","resourceType":"app","resourceID":"1","webhookIDs":["x"]}`
 
-// refused asks for an operation that admission refuses.
+// refused schedules an operation that admission refuses, and checks the cause of the answer.
 func (a *api) refused(cause string) {
 	a.t.Helper()
 	w := a.do("all", http.MethodPost, "/operations", somethingToDo)
@@ -24,7 +24,7 @@ func (a *api) refused(cause string) {
 	}
 }
 
-// TestQuotaOverHTTP: a quota is told as such, and not as a missing right of the server.
+// TestQuotaOverHTTP: the answer names an exceeded quota, and not a missing right of the server.
 func TestQuotaOverHTTP(t *testing.T) {
 	a := setup(t, nil, nil)
 	none := corev1.ResourceList{"count/operations.fairlead.io": resource.MustParse("0")}
@@ -35,14 +35,15 @@ func TestQuotaOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as the controller manager counts
+	q.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as the controller manager sets it
 	if _, err := quotas.UpdateStatus(a.ctx, q, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a.refused(httpapi.CauseQuotaExceeded)
 }
 
-// TestTerminatingNamespaceOverHTTP: nothing is scheduled in a namespace that is being deleted, for that reason.
+// TestTerminatingNamespaceOverHTTP: an answer names the deletion of the namespace as the cause why nothing is
+// scheduled.
 func TestTerminatingNamespaceOverHTTP(t *testing.T) {
 	a := setup(t, nil, nil)
 	if err := a.clients.CoreV1().Namespaces().Delete(a.ctx, a.namespace, metav1.DeleteOptions{}); err != nil {

@@ -28,11 +28,11 @@ func TestRights(t *testing.T) {
 		{"", "GET", "/operations/app/1", 401, "no token"},
 		{"forged", "GET", "/operations/app/1", 401, "a token that the cluster does not know"},
 		{"nobody", "GET", "/operations/app/1", 403, "no right"},
-		{"nobody", "GET", "/operations/app/2", 403, "no right, and nothing is told about what exists"},
+		{"nobody", "GET", "/operations/app/2", 403, "no right, and no information about existing objects"},
 		{"nobody", "GET", "/operations?namespace=" + a.other, 403, "no right in a namespace that is not served"},
 		{"all", "GET", "/operations?namespace=" + a.other, 404, "a right in a namespace that is not served"},
 		{"reader", "GET", "/operations/app/1", 200, "a reader reads"},
-		{"reader", "GET", "/operations/app/2", 404, "a reader learns what does not exist"},
+		{"reader", "GET", "/operations/app/2", 404, "a reader learns that it does not exist"},
 		{"reader", "GET", "/operations", 200, "a reader lists"},
 		{"reader", "POST", "/operations", 403, "a reader does not schedule"},
 		{"reader", "POST", "/operations/app/1:cancel", 403, "a reader does not cancel"},
@@ -65,7 +65,7 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// TestAudiences: a token is good for whom it was made.
+// TestAudiences: a token is accepted only for the audiences for which it was issued.
 func TestAudiences(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason    string
@@ -73,21 +73,21 @@ func TestAudiences(t *testing.T) {
 		want      map[string]int
 	}{
 		"None": {
-			"Without audiences those of the API server are meant.", nil,
+			"Without audiences those of the API server apply.", nil,
 			map[string]int{"api": 200, "fairlead": 401, "other": 401},
 		},
 		"Own": {
-			"With one of its own only those are good.",
+			"With an own audience only its tokens are accepted.",
 			[]string{"fairlead"},
 			map[string]int{"api": 401, "fairlead": 200, "other": 401},
 		},
 		"Both": {
-			"Both may be, as while callers change.",
+			"Both are accepted while callers change.",
 			[]string{"fairlead", ""},
 			map[string]int{"api": 200, "fairlead": 200, "other": 401},
 		},
 		"Replaced": {
-			"And one may follow another.",
+			"An audience can replace another one.",
 			[]string{"fairlead", "other"},
 			map[string]int{"api": 401, "fairlead": 200, "other": 200},
 		},
@@ -121,8 +121,8 @@ func TestEveryNamespace(t *testing.T) {
 		want              int
 	}{
 		"Other":   {"Every namespace is served.", a.other, http.StatusAccepted},
-		"Missing": {"One that does not exist is not the API server's fault.", "no-such", http.StatusNotFound},
-		"Path":    {"A name is no path.", "..", http.StatusNotFound},
+		"Missing": {"A missing namespace is not an error of the API server.", "no-such", http.StatusNotFound},
+		"Path":    {"A name is not a path.", "..", http.StatusNotFound},
 		"Deep":    {"Neither is this one.", "a%2F..%2Fb", http.StatusNotFound},
 	}
 	for name, tc := range tests {

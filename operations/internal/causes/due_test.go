@@ -14,9 +14,9 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/record"
 )
 
-// TestDueIsWhatIsDecided: the calls that the explanation of an operation speaks of are those that the executor makes,
-// or that it waits for, in every state of an operation.
-func TestDueIsWhatIsDecided(t *testing.T) {
+// TestDueCallsMatchThePlan: the explanation of an operation names the same calls that the executor makes or waits for,
+// in every state.
+func TestDueCallsMatchThePlan(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	phases := []v1alpha1.Phase{v1alpha1.PhaseInProgress, v1alpha1.PhaseSuccess, v1alpha1.PhaseFailed}

@@ -18,12 +18,12 @@ var (
 	now     = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	created = now.Add(-time.Hour)
 	later   = now.Add(time.Minute)
-	limit   = created.Add(2*time.Hour + time.Second) // of which the creation may have been any moment of its second
+	limit   = created.Add(2*time.Hour + time.Second) // counted from the end of the second in which it was created
 )
 
 func at(t time.Time) *metav1.MicroTime { return new(metav1.NewMicroTime(t)) }
 
-// running is an operation that was picked up and has a call, which change says more of.
+// running returns an operation that was picked up and has a call. change adds details.
 func running(change func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus)) *v1alpha1.Operation {
 	op := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "prod", Name: "application-shop", UID: "u", CreationTimestamp: metav1.NewTime(created),
@@ -58,10 +58,10 @@ func failed(op *v1alpha1.Operation, reason, message string) {
 	}
 }
 
-// edited knows a generation of the Webhooks.
+// edited is the knowledge of a generation of the Webhooks.
 var edited = causes.Known{Generation: func(string) int64 { return 3 }}
 
-// TestOf: what the object tells.
+// TestOf derives causes from the object.
 func TestOf(t *testing.T) {
 	t.Parallel()
 	hook := causes.WebhookObject("prod", "cleanup")
@@ -69,11 +69,11 @@ func TestOf(t *testing.T) {
 		reason string
 		op     *v1alpha1.Operation
 		known  causes.Known
-		advice string      // that of the first cause begins so
-		want   []why.Cause // type, times, evidence by the keys given here, about, progress; of the message what is given
+		advice string      // prefix of the first cause's advice
+		want   []why.Cause // type, times, evidence of the keys given here, about, progress; a part of the message
 	}{
 		"Succeeded": {
-			reason: "What has ended is not stuck.",
+			reason: "An ended operation is not stuck.",
 			op: running(func(op *v1alpha1.Operation, _ *v1alpha1.WebhookCallStatus) {
 				op.Status.Phase, op.Status.FinishedAt = v1alpha1.PhaseSuccess, at(created)
 				op.Spec.TTLAfterFinished = &metav1.Duration{Duration: 2 * time.Hour}
@@ -84,7 +84,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"Refused": {
-			reason: "A failure is told with its reason and error.",
+			reason: "A failure is reported with its reason and error.",
 			op: running(func(op *v1alpha1.Operation, _ *v1alpha1.WebhookCallStatus) {
 				op.Status.Phase, op.Status.FinishedAt = v1alpha1.PhaseFailed, at(created)
 				failed(op, v1alpha1.ReasonTargetRefused, "127.0.0.1 is loopback")
@@ -95,7 +95,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"ForeignFinalizer": {
-			reason: "One that has ended and cannot go is kept by whose finalizer is there.",
+			reason: "A deleted operation is kept by its finalizers.",
 			op: running(func(op *v1alpha1.Operation, _ *v1alpha1.WebhookCallStatus) {
 				op.Status.Phase, op.Status.FinishedAt = v1alpha1.PhaseFailed, at(created)
 				op.DeletionTimestamp, op.Finalizers = new(metav1.NewTime(created)), []string{"example.com/x"}
@@ -113,7 +113,7 @@ func TestOf(t *testing.T) {
 			want: []why.Cause{{Type: why.Parked, Since: created, Evidence: map[string]string{"finalizer": v1alpha1.Finalizer}}},
 		},
 		"New": {
-			reason: "What nobody has picked up, after the end of another request, tells of that one.",
+			reason: "A request that was not picked up names the ended one before it.",
 			op: running(func(op *v1alpha1.Operation, _ *v1alpha1.WebhookCallStatus) {
 				op.Spec.OperationID = "op-2"
 			}),
@@ -130,7 +130,7 @@ func TestOf(t *testing.T) {
 			want: []why.Cause{{Type: why.Parked, Since: now, Until: now.Add(2*time.Hour + time.Second), Progress: true}},
 		},
 		"Deadline": {
-			reason: "Whose time is over has not ended for want of a controller.",
+			reason: "An operation past its deadline has not ended, since no controller runs.",
 			op: running(func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				op.Spec.Timeout.Duration, e.NextAttemptAt = time.Minute, at(created)
 			}),
@@ -143,7 +143,7 @@ func TestOf(t *testing.T) {
 			},
 		},
 		"DeadlineDecided": {
-			reason: "After the deadline, a compensation goes on: Led tells of the deadline.",
+			reason: "After the deadline, a compensation continues: Led names the deadline.",
 			op: running(func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				op.Spec.Timeout.Duration, op.Spec.CompensateWebhookIDs = time.Minute, []string{"undo"}
 				op.Spec.WebhookIDs = []string{"cleanup", "next"}
@@ -161,7 +161,7 @@ func TestOf(t *testing.T) {
 			},
 		},
 		"NotifiesLate": {
-			reason: "What has succeeded in time is not late, however long it takes to tell.",
+			reason: "An operation that succeeded in time is not late, however long its notification takes.",
 			op: running(func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				op.Spec.Timeout.Duration, op.Spec.NotifyWebhookID = time.Minute, "tell"
 				e.State, e.FinishedAt = v1alpha1.PhaseSuccess, at(created)
@@ -184,12 +184,12 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"Lost": {
-			reason: "One that has lasted longer than a try may is lost.",
+			reason: "A call that lasts longer than a try may last is lost.",
 			op:     running(nil),
 			want:   []why.Cause{{Type: why.Parked, Since: created}},
 		},
 		"RetryAfter": {
-			reason: "The receiver has said when.",
+			reason: "The receiver has sent Retry-After.",
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt, e.RetryAfter, e.LastStatusCode = at(later), true, 429
 			}),
@@ -198,7 +198,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"PollUnjudged": {
-			reason: "An answer to a poll that says nothing is no progress.",
+			reason: "A poll without a result is not progress.",
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt, e.WebhookPollURL, e.LastStatusCode, e.LastPollTimestamp = at(later), "http://x/1", 200, at(created)
 				e.Message = "neither poll.succeeded nor poll.failed holds: answered 200 (text/html): <html>"
@@ -222,7 +222,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"Edited": {
-			reason: "The error of a try with an older generation of the Webhook says nothing of the present one.",
+			reason: "The error of a try with an older generation of the Webhook does not apply to the current one.",
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt, e.WebhookGeneration, e.LastStatusCode, e.Message = at(later), 2, 404, "answered 404"
 			}),
@@ -235,7 +235,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"EditedUnderWay": {
-			reason: "A try that is under way goes on as it was begun.",
+			reason: "A try under way keeps its generation.",
 			op:     running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.WebhookGeneration = 2 }),
 			known:  edited,
 			want: []why.Cause{{
@@ -258,7 +258,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"Terminating": {
-			reason: "A token that is not made since the namespace is being deleted is no fault of the account.",
+			reason: "A token refused in a namespace that is being deleted is not an error of the account.",
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt = at(later)
 				e.Message = `spec.auth.serviceAccountToken: serviceaccounts "robot" is forbidden: unable to create new content in ` +
@@ -271,7 +271,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"NotEdited": {
-			reason: "The same generation is not worth a word.",
+			reason: "The same generation is not mentioned.",
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt, e.WebhookGeneration, e.LastStatusCode, e.Message = at(later), 3, 404, "answered 404"
 			}),
@@ -304,7 +304,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"Uncompensated": {
-			reason: "So it is when both have failed.",
+			reason: "The same holds if both have failed.",
 			op: running(func(op *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				op.Status.Phase, op.Status.FinishedAt = v1alpha1.PhaseFailed, at(now)
 				failed(op, v1alpha1.ReasonWebhookFailed, "no such plan")
@@ -340,7 +340,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"Forbidden": {
-			reason: "Which right the controller lacks for a token stands in the error of the API server.",
+			reason: "The error of the API server names the right that the controller lacks for a token.",
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt, e.Message = at(later),
 					`spec.auth.serviceAccountToken: cannot get a token: cannot create token of `+
@@ -354,14 +354,14 @@ func TestOf(t *testing.T) {
 			}}},
 		},
 		"NotForbidden": {
-			reason: "What a receiver says is no error of the API server.",
+			reason: "The text of a receiver is not an error of the API server.",
 			op: running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt, e.Message = at(later), `User "x" cannot create resource "y" in API group ""`
 			}),
 			want: []why.Cause{{Type: why.BackOff, Since: created, Until: later}},
 		},
 		"Lock": {
-			reason: "The condition names who goes first.",
+			reason: "The condition names the operation ahead.",
 			op: running(func(op *v1alpha1.Operation, _ *v1alpha1.WebhookCallStatus) {
 				waits(op, v1alpha1.ReasonWaitingForLock,
 					"waiting for the end of operation op-0 (Delete) of db/7, because of table/8")
@@ -373,11 +373,11 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		"LockUnread": {
-			reason: "A condition that somebody else has written is told as it is.",
+			reason: "A foreign condition is reported unchanged.",
 			op: running(func(op *v1alpha1.Operation, _ *v1alpha1.WebhookCallStatus) {
-				waits(op, v1alpha1.ReasonWaitingForLock, "who knows")
+				waits(op, v1alpha1.ReasonWaitingForLock, "foreign text")
 			}),
-			want: []why.Cause{{Type: why.LockHeld, Message: "who knows", Since: created, Until: limit}},
+			want: []why.Cause{{Type: why.LockHeld, Message: "foreign text", Since: created, Until: limit}},
 		},
 		"Missing": {
 			reason: "Of several webhooks only those that are due are missing.",
@@ -391,7 +391,7 @@ func TestOf(t *testing.T) {
 			want: []why.Cause{{Type: why.WebhookMissing, Since: created, About: hook}},
 		},
 		"Quarantined": {
-			reason: "One that is set aside exists.",
+			reason: "A quarantined Webhook exists.",
 			op: running(func(op *v1alpha1.Operation, _ *v1alpha1.WebhookCallStatus) {
 				waits(op, v1alpha1.ReasonWaitingForWebhook,
 					"waiting for webhook cleanup, which is quarantined: it has to be changed")
@@ -399,7 +399,7 @@ func TestOf(t *testing.T) {
 			want: []why.Cause{{Type: why.Quarantined, Since: created, About: hook}},
 		},
 		"NotReleased": {
-			reason: "What lacks is said.",
+			reason: "The missing credentials are named.",
 			op: running(func(op *v1alpha1.Operation, _ *v1alpha1.WebhookCallStatus) {
 				waits(op, v1alpha1.ReasonNotReleased, "waiting for credentials: webhook cleanup: secret x does not exist")
 			}),
@@ -439,7 +439,7 @@ func TestOf(t *testing.T) {
 			},
 		},
 		"Due": {
-			reason: "Nothing is to be said of what is simply due.",
+			reason: "An operation that is simply due has no cause.",
 			op: running(func(op *v1alpha1.Operation, _ *v1alpha1.WebhookCallStatus) {
 				op.Status.Webhooks = nil
 			}),
@@ -455,7 +455,7 @@ func TestOf(t *testing.T) {
 			}
 			for i := range got {
 				if got[i].Message == "" || got[i].Type != why.Ended && !got[i].Progress && got[i].Advice == "" {
-					t.Errorf("%s: it does not say what it is, or what to do: %+v", tc.reason, got[i])
+					t.Errorf("%s: a message or an advice is missing: %+v", tc.reason, got[i])
 				}
 				if i >= len(tc.want) {
 					continue
@@ -483,7 +483,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestKnown: who makes the calls knows when each was begun, and that one is not under way that looks so.
+// TestKnown: the replica that makes the calls knows when each was started. It also knows that a recorded call is not
+// under way.
 func TestKnown(t *testing.T) {
 	t.Parallel()
 	op := running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.RetriesCount = 3 })
@@ -502,16 +503,16 @@ func TestKnown(t *testing.T) {
 	})
 	next := causes.Of(polled, causes.Known{Next: func(record.Target) time.Time { return later }}, now)
 	if len(next) != 1 || !next[0].Until.Equal(later) {
-		t.Errorf("a poll that is due later than is written: %+v", next)
+		t.Errorf("a poll is due later than recorded: %+v", next)
 	}
 	op.Status.Webhooks[0].LastStatusCode = 202
 	got := causes.Of(op, causes.Known{Timeout: func(string) time.Duration { return 90 * time.Minute }}, now)
 	if len(got) != 1 || !got[0].Until.Equal(created.Add(90*time.Minute)) {
-		t.Errorf("the callback is waited for until the webhook's own time is over: %+v", got)
+		t.Errorf("the wait for the callback does not end with the webhook's own timeout: %+v", got)
 	}
 }
 
-// TestBlamed: of the calls that have failed it is the first one that is named; the others were cut off by it.
+// TestBlamed: the call that failed first is named, since its failure canceled the others.
 func TestBlamed(t *testing.T) {
 	t.Parallel()
 	for reason, first := range map[string]time.Time{"before": now.Add(-time.Second), "with it": now} {

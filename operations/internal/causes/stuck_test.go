@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestStuck holds the definition: an operation is stuck if it is in progress, and its last try has failed or it is past
-// the bound of its wait, and it has made no progress since.
+// TestStuck checks the definition of stuck. The operation is in progress, and its last try has failed or its wait has
+// passed its bound. It has made no progress since.
 func TestStuck(t *testing.T) {
 	t.Parallel()
 	const silent = "no answer within 10m0s"
@@ -41,17 +41,17 @@ func TestStuck(t *testing.T) {
 			want: why.Parked,
 		},
 		"SecondTry": {
-			reason: "The error of the try before counts while the next one is under way.",
+			reason: "The error of the previous try counts during the next one.",
 			change: func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.RetriesCount, e.Message = 1, silent },
 			known:  causes.Known{Began: beganAt(justNow)}, want: why.BackOff,
 		},
 		"SecondTryElsewhere": {
-			reason: "So it does for a reader of the object.",
+			reason: "The same holds for a reader of the object.",
 			change: func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) { e.RetriesCount, e.Message = 4, silent },
 			want:   why.BackOff,
 		},
 		"BackOff": {
-			reason: "A failed try counts while the next one is waited for.",
+			reason: "A failed try counts until the next one.",
 			change: func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
 				e.NextAttemptAt, e.Message = at(later), silent
 			},
@@ -175,17 +175,17 @@ func TestStuck(t *testing.T) {
 				t.Errorf("%s It is stuck by %q, want %q: %+v", tc.reason, got, tc.want, all)
 			}
 			if got := first(causes.Troubles(op, tc.known, now), now); got != tc.want {
-				t.Errorf("%s A list says %q, want %q.", tc.reason, got, tc.want)
+				t.Errorf("%s A list gives %q, want %q.", tc.reason, got, tc.want)
 			}
-			// A list that has looked before anything has passed says the same now.
+			// A list that was made before the bound has passed gives the same result now.
 			if got := first(causes.Troubles(op, tc.known, created), now); got != tc.want {
-				t.Errorf("%s A list that has looked earlier says %q, want %q.", tc.reason, got, tc.want)
+				t.Errorf("%s A list made earlier gives %q, want %q.", tc.reason, got, tc.want)
 			}
 		})
 	}
 }
 
-// first is what a list says at a moment of an operation with these troubles.
+// first returns the type that these troubles have at a moment.
 func first(all []causes.Trouble, now time.Time) why.Type {
 	for _, one := range all {
 		if !now.Before(one.From) {
@@ -201,7 +201,7 @@ func beganAt(began time.Time) func(record.Target) time.Time {
 	return func(record.Target) time.Time { return began }
 }
 
-// TestLastError: the error of a try stays known until something better comes of the call.
+// TestLastError: the error of a try is kept until the call has a better result.
 func TestLastError(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -22,15 +22,15 @@ import (
 	"github.com/fairlead-io/fairlead/operations/webhook"
 )
 
-// news is set when it makes sense to ask again.
+// news is set when a retry makes sense.
 type news struct{ set atomic.Bool }
 
 func (n *news) Set() { n.set.Store(true) }
 
-// take reports whether there was news, and forgets it.
+// take reports whether news is set, and resets it.
 func (n *news) take() bool { return n.set.Swap(false) }
 
-// hookBench has hooks whose compiler takes as long as the test says and counts.
+// hookBench has hooks whose compiler takes as long as the test says, and counts its calls.
 type hookBench struct {
 	t     *testing.T
 	store *cache.Store
@@ -117,7 +117,7 @@ func (b *hookBench) count(of string) int {
 	return b.compiled[of]
 }
 
-// TestCompileOnce: each version is compiled once, off the worker of those that ask, and what failed is remembered too.
+// TestCompileOnce: each version is compiled once, outside the callers' workers. Failures are remembered, too.
 func TestCompileOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,8 +162,8 @@ func TestCompileOnce(t *testing.T) {
 	})
 }
 
-// TestCompileDelaysItsNamespace: while one namespace is being compiled for ever, another one is compiled and facts are
-// known of both.
+// TestCompileDelaysItsNamespace: an endless compilation of one namespace delays no other namespace. Facts about both
+// are known.
 func TestCompileDelaysItsNamespace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestCompileDelaysItsNamespace(t *testing.T) {
 	})
 }
 
-// TestEditWhileCompiling: what was compiled of an earlier version is not used, and who waits gets the new one.
+// TestEditWhileCompiling: the result of an older version is not used, and waiting callers get the new one.
 func TestEditWhileCompiling(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestEditWhileCompiling(t *testing.T) {
 		close(slow)
 		synctest.Wait()
 		if !n.take() {
-			t.Fatal("who waits is woken, to ask again")
+			t.Fatal("a waiter is woken and asks again")
 		}
 		_, _ = b.hooks.Get(key, &n)
 		synctest.Wait()
@@ -224,7 +224,8 @@ func TestEditWhileCompiling(t *testing.T) {
 	})
 }
 
-// TestCompiledIsBounded: what is too much goes from the namespace that has the most, and a namespace always has one.
+// TestCompiledIsBounded: if memory is short, the namespace that holds the most is evicted first, and each namespace
+// keeps one.
 func TestCompiledIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -240,7 +241,7 @@ func TestCompiledIsBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := b.hooks.Get(key, &news{}); err != nil || b.count("hook true") != 1 {
-			t.Errorf("another namespace lost its own: %v", err)
+			t.Errorf("another namespace lost its Webhook: %v", err)
 		}
 		kept := 0
 		b.hooks.mu.Lock()
@@ -266,7 +267,7 @@ func TestCompiledIsBounded(t *testing.T) {
 	})
 }
 
-// TestAwaitEnds: who waits for others to compile waits no longer than he wants.
+// TestAwaitEnds: a caller that waits for the compilation of others stops waiting at its own deadline.
 func TestAwaitEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -308,7 +309,7 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// TestPinned: calls under way keep no more memory than there is, but one of each namespace can always be made.
+// TestPinned: calls under way pin a bounded amount of memory, but each namespace can always make one call.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	hook := func(namespace string, i, length int) *webhook.Compiled {

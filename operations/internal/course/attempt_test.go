@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/internal/record"
 )
 
-// TestARetryHasTheKeyOfTheFirstTry, and whoever makes the first attempt gives it the same id.
+// TestARetryHasTheKeyOfTheFirstTry: in addition, every replica gives the first attempt the same id.
 func TestARetryHasTheKeyOfTheFirstTry(t *testing.T) {
 	t.Parallel()
 	of := record.Target{Purpose: record.Main, ID: "w"}

@@ -20,14 +20,14 @@ import (
 
 var epoch = coursetest.Epoch()
 
-// known is the surroundings in which the named Webhooks exist, each with a timeout of ten minutes.
+// known returns surroundings in which the named Webhooks exist, each with a timeout of ten minutes.
 func known(names ...string) Surroundings {
 	return alone(func(name string) (WebhookFacts, bool) {
 		return WebhookFacts{Timeout: 10 * time.Minute}, slices.Contains(names, name)
 	})
 }
 
-// alone is the surroundings in which no call is under way.
+// alone returns surroundings in which no call is under way.
 func alone(find Lookup) Surroundings {
 	return Surroundings{
 		Find: find, Flying: func(record.Target) bool { return false },
@@ -86,11 +86,11 @@ func TestPlan(t *testing.T) {
 			exist: []string{"a", "b"}, want: ActCall, check: func(d Decision) bool { return len(d.Due) == 2 },
 		},
 		"missing": {
-			reason: "it may appear until the deadline", edit: hooks("a"), want: ActWait,
+			reason: "the Webhook may appear until the deadline", edit: hooks("a"), want: ActWait,
 			check: func(d Decision) bool { return d.Until.Equal(epoch.Add(time.Hour)) && len(d.Missing) == 1 },
 		},
 		"still missing": {
-			reason: "at the deadline that is the reason", edit: hooks("a"), after: time.Hour, want: ActFail,
+			reason: "at the deadline its absence is the reason", edit: hooks("a"), after: time.Hour, want: ActFail,
 			check: func(d Decision) bool { return d.Reason == v1alpha1.ReasonWebhookNotFound },
 		},
 		"too late": {
@@ -103,7 +103,7 @@ func TestPlan(t *testing.T) {
 			check: func(d Decision) bool { return d.Reason == v1alpha1.ReasonCanceled },
 		},
 		"canceled too late": {
-			reason: "what is done is done", exist: []string{"a"}, want: ActFinish,
+			reason: "ended calls stay", exist: []string{"a"}, want: ActFinish,
 			edit:  both(hooks("a"), judge("a", won), func(op *v1alpha1.Operation) { op.Spec.CancelRequested = true }),
 			check: func(d Decision) bool { return d.Phase == v1alpha1.PhaseSuccess },
 		},
@@ -131,7 +131,7 @@ func TestPlan(t *testing.T) {
 			edit: both(hooks("a"), func(op *v1alpha1.Operation) { Attempt(op, mainly("a"), "try", 0, epoch)(op) }),
 		},
 		"name": {
-			reason: "a request that no Scheduler made, under a name of its own",
+			reason: "a request without the Scheduler, with another name",
 			edit:   both(hooks(), func(op *v1alpha1.Operation) { op.Name = "mine" }),
 			want:   ActFail, check: func(d Decision) bool { return d.Reason == v1alpha1.ReasonInvalid },
 		},
@@ -147,33 +147,33 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestNextOfAnotherClock says how long is waited for what a replica whose clock was another has noted.
-func TestNextOfAnotherClock(t *testing.T) {
+// TestTimesOfAnotherClock bounds the wait for a time that a replica with another clock has recorded.
+func TestTimesOfAnotherClock(t *testing.T) {
 	t.Parallel()
 	facts := WebhookFacts{
 		Timeout: 48 * time.Hour, Retry: backoff.Policy{Base: time.Second, Cap: time.Minute}, Poll: 10 * time.Second,
 	}
 	for name, c := range map[string]struct {
 		tries       int           // before this one
-		next        time.Duration // noted
+		next        time.Duration // recorded
 		poll, asked bool
-		ahead       time.Duration // the clock that has noted it
+		ahead       time.Duration // of the clock that recorded it
 		due         bool
-		after       time.Duration // when it is not due
+		after       time.Duration // the time left until it is due
 	}{
-		"a try, of our clock":          {next: time.Second, after: time.Second},
-		"a try, a little ahead":        {next: time.Second, ahead: time.Second, after: 2 * time.Second},
-		"a try, a minute ahead":        {next: time.Second, ahead: time.Minute, due: true},
-		"a try, two seconds ahead":     {next: time.Second, ahead: 2 * time.Second, due: true},
-		"the sixth try, a little":      {tries: 5, next: 32 * time.Second, ahead: time.Second, after: 33 * time.Second},
-		"the sixth try, ahead":         {tries: 5, next: 20 * time.Second, ahead: 14 * time.Second, due: true},
-		"a try that was asked for":     {next: 10 * time.Minute, asked: true, after: 10 * time.Minute},
-		"a poll, of our clock":         {next: 10 * time.Second, poll: true, after: 10 * time.Second},
-		"a poll, two seconds ahead":    {next: 10 * time.Second, poll: true, ahead: 2 * time.Second, due: true},
-		"a poll, a minute ahead":       {next: 10 * time.Second, poll: true, ahead: time.Minute, due: true},
-		"asked for a day, ahead":       {next: 24 * time.Hour, poll: true, asked: true, ahead: time.Minute, due: true},
-		"a poll that was asked for":    {next: 30 * time.Minute, poll: true, asked: true, after: 30 * time.Minute},
-		"a poll, of a clock behind us": {next: 10 * time.Second, poll: true, ahead: -time.Minute, due: true},
+		"a try, by our clock":            {next: time.Second, after: time.Second},
+		"a try, a little ahead":          {next: time.Second, ahead: time.Second, after: 2 * time.Second},
+		"a try, a minute ahead":          {next: time.Second, ahead: time.Minute, due: true},
+		"a try, two seconds ahead":       {next: time.Second, ahead: 2 * time.Second, due: true},
+		"the sixth try, a little":        {tries: 5, next: 32 * time.Second, ahead: time.Second, after: 33 * time.Second},
+		"the sixth try, ahead":           {tries: 5, next: 20 * time.Second, ahead: 14 * time.Second, due: true},
+		"a try with Retry-After":         {next: 10 * time.Minute, asked: true, after: 10 * time.Minute},
+		"a poll, by our clock":           {next: 10 * time.Second, poll: true, after: 10 * time.Second},
+		"a poll, two seconds ahead":      {next: 10 * time.Second, poll: true, ahead: 2 * time.Second, due: true},
+		"a poll, a minute ahead":         {next: 10 * time.Second, poll: true, ahead: time.Minute, due: true},
+		"asked for a day, ahead":         {next: 24 * time.Hour, poll: true, asked: true, ahead: time.Minute, due: true},
+		"a poll with Retry-After":        {next: 30 * time.Minute, poll: true, asked: true, after: 30 * time.Minute},
+		"a poll, by a clock behind ours": {next: 10 * time.Second, poll: true, ahead: -time.Minute, due: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,10 +201,10 @@ func TestNextOfAnotherClock(t *testing.T) {
 	}
 }
 
-// TestAnyCourseEnds lets operations of any shape run through any answers, lost answers, conflicts, cancellation and the
-// passing of time, by plan and the changes alone. It ends exactly once and with a reason (O1), every call is recorded
-// before it is made (O2), and no change of the past has an effect. The first call of an ordinary operation need not be
-// recorded: a crash makes the status forget it, and whoever goes on makes the same attempt.
+// TestAnyCourseEnds runs operations of any shape through answers, lost answers, conflicts, cancellation and the passing
+// of time. It uses only the plan and its changes. An operation ends exactly once and with a reason (O1), and every call
+// is recorded before it is made (O2). Repeating past changes has no effect. The first call of an ordinary operation
+// need not be recorded. A crash then removes it from the status, and the next replica makes the same attempt.
 func TestAnyCourseEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -231,7 +231,7 @@ func TestAnyCourseEnds(t *testing.T) {
 		now, tries, first := epoch, 0, ""
 		stored, unrecorded := op.DeepCopy(), false
 		var past []Change
-		why := "" // the first reason of a failure, which stays
+		why := "" // the first reason of a failure never changes
 		do := func(c Change) {
 			c(op)
 			past = append(past, c)
@@ -262,7 +262,7 @@ func TestAnyCourseEnds(t *testing.T) {
 				do(Finish(op, d.Phase, now))
 			case ActWait:
 				if !d.Until.After(now) {
-					t.Fatalf("waits until %v at %v: it would turn for ever", d.Until, now)
+					t.Fatalf("waits until %v at %v, which is an endless loop", d.Until, now)
 				}
 				if !d.Until.Before(FarFuture) {
 					t.Fatalf("waits for nothing: %+v", op.Status)
@@ -277,7 +277,7 @@ func TestAnyCourseEnds(t *testing.T) {
 					if e != nil && e.State.Terminal() {
 						t.Fatalf("%v is called after its end", of)
 					}
-					if of.ID == missing { // its maker finds that it cannot be made
+					if of.ID == missing { // the executor finds that the call cannot be made
 						do(Judged(op, of, Verdict{
 							State: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonWebhookNotFound,
 							Message: "missing",
@@ -315,11 +315,11 @@ func TestAnyCourseEnds(t *testing.T) {
 					case 2:
 						answer = Verdict{Code: 202, State: v1alpha1.PhaseInProgress} // the callback never comes
 					case 3:
-						if unrecorded { // and all that was only in memory
+						if unrecorded { // so everything that was only in memory is lost
 							unrecorded, why = false, ""
 							op.Status = *stored.Status.DeepCopy()
 						}
-						continue // the answer is lost in a crash
+						continue // a crash loses the answer
 					}
 					unrecorded = false
 					do(Judged(op, of, answer, now))
@@ -330,8 +330,8 @@ func TestAnyCourseEnds(t *testing.T) {
 	})
 }
 
-// checkEnd holds an operation that has ended to O1, and makes every change of its past again, as after a conflict or by
-// a predecessor.
+// checkEnd checks an ended operation against O1. It also repeats every past change, as after a conflict or by a
+// predecessor.
 func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []Change) {
 	failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
 	switch {
@@ -342,7 +342,7 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []Change) {
 		t.Fatalf("failed without a reason: %+v", failed)
 	case op.Status.Phase == v1alpha1.PhaseSuccess &&
 		(failed.Status == metav1.ConditionTrue || record.SucceededCalls(op) != len(op.Spec.WebhookIDs)):
-		t.Fatalf("a success that is none: %+v", op.Status)
+		t.Fatalf("an invalid success: %+v", op.Status)
 	}
 	for _, e := range op.Status.Webhooks {
 		if !e.State.Terminal() {
@@ -362,7 +362,7 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []Change) {
 		len(op.Status.History) != len(before.Status.History) {
 		t.Fatalf("a change of the past has changed the outcome:\n%+v\n%+v", before.Status, op.Status)
 	}
-	id := op.Spec.OperationID // the next request of the same resource: nothing of the old one touches it
+	id := op.Spec.OperationID // no change of the old request affects the next request of the same resource
 	op.Spec.OperationID = "two"
 	Begin(epoch, coursetest.Version)(op)
 	fresh := op.DeepCopy()
@@ -372,7 +372,7 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []Change) {
 	if len(op.Status.Webhooks) != 0 || op.Status.Phase != v1alpha1.PhaseInProgress ||
 		len(op.Status.Conditions) != len(fresh.Status.Conditions) ||
 		meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError) {
-		t.Fatalf("the operation before has changed the next: %+v", op.Status)
+		t.Fatalf("the previous operation has changed the next one: %+v", op.Status)
 	}
 	if h := op.Status.History; len(h) != 1 || h[0].OperationID != id || h[0].Phase != before.Status.Phase ||
 		h[0].Phase == v1alpha1.PhaseFailed && h[0].Reason == "" {
@@ -392,9 +392,9 @@ func TestTidy(t *testing.T) {
 	})
 }
 
-// TestFinishDecidedAnew: the failure of an operation that was decided before the callback of another call came is not
-// recorded on the state with that callback, for there may be something to compensate.
-func TestFinishDecidedAnew(t *testing.T) {
+// TestFinishIsDecidedAgain: an operation decides to fail before the callback of another call arrives. The failure is
+// not written to the state with the callback, since a compensation may be due.
+func TestFinishIsDecidedAgain(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	op := &v1alpha1.Operation{}
@@ -408,14 +408,14 @@ func TestFinishDecidedAnew(t *testing.T) {
 	reported := op.DeepCopy()
 	reported.Status.Webhooks[1].State = v1alpha1.PhaseSuccess
 	if finish(reported); reported.Status.Phase.Terminal() {
-		t.Errorf("it ended without a look at what has succeeded meanwhile: %+v", reported.Status)
+		t.Errorf("it ended without regard to the success meanwhile: %+v", reported.Status)
 	}
 	if finish(op); op.Status.Phase != v1alpha1.PhaseFailed {
 		t.Errorf("it did not end: %+v", op.Status)
 	}
 }
 
-// TestLastErrorStays: the error of a try stays while the next one is under way, with the status that was answered.
+// TestLastErrorStays: the error of a try is kept during the next try, with the status of its answer.
 func TestLastErrorStays(t *testing.T) {
 	t.Parallel()
 	hook := record.Target{Purpose: record.Main, ID: "cleanup"}

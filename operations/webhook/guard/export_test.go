@@ -1,4 +1,4 @@
 package guard
 
-// CheckHost is CheckURL where the port is not known.
+// CheckHost is CheckURL for an unknown port.
 func (g *Guard) CheckHost(host string) error { return g.checkUnresolved(host, "") }

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		addr, reason string // an empty reason: allowed
+		addr, reason string // an empty reason means allowed
 	}{
 		{"8.8.8.8", ""},
 		{"100.63.255.255", ""},
@@ -137,8 +137,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestOrder: the API server beats what is denied, that beats what is allowed, and that beats what is refused by
-// default.
+// TestOrder: the ban of the API server precedes denied addresses, these precede allowed ones, and these precede the
+// defaults.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	var inside []netip.Prefix
@@ -165,12 +165,12 @@ func TestOrder(t *testing.T) {
 	check("the same, embedded", "a", "64:ff9b::34.118.226.7", "cluster-internal")
 	check("the same, mapped", "a", "::ffff:34.118.226.7", "cluster-internal")
 	check("IPv6", "a", "2600:1900::1", "cluster-internal")
-	check("one that is allowed", "a", "34.118.224.5", "")
+	check("an allowed address", "a", "34.118.224.5", "")
 	check("denied", "a", "34.118.230.9", "denied")
-	check("denied within what is allowed", "a", "10.1.1.1", "denied")
-	check("allowed beside what is denied", "a", "10.1.1.2", "")
-	check("a name that is denied and allowed", "EVIL.example.", "203.0.113.7", "denied")
-	check("a name that is allowed", "api.internal", "34.118.226.7", "")
+	check("denied within an allowed range", "a", "10.1.1.1", "denied")
+	check("allowed beside a denied range", "a", "10.1.1.2", "")
+	check("a denied and allowed name", "EVIL.example.", "203.0.113.7", "denied")
+	check("an allowed name", "api.internal", "34.118.226.7", "")
 	dial := func(address string) error {
 		conn, err := g.DialContext(t.Context(), "tcp", address)
 		if err == nil {
@@ -189,8 +189,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestAPIServer: whatever is allowed, the API server is not, by any of its addresses, names and spellings; what else
-// its machine serves is.
+// TestAPIServer: no option allows the API server, by any of its addresses, names and spellings. Other ports of its
+// machine can be allowed.
 func TestAPIServer(t *testing.T) {
 	t.Parallel()
 	never := []netip.AddrPort{
@@ -243,7 +243,7 @@ func TestAPIServer(t *testing.T) {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
-	never = []netip.AddrPort{netip.MustParseAddrPort(net.JoinHostPort("127.0.0.1", port))} // as when it has moved
+	never = []netip.AddrPort{netip.MustParseAddrPort(net.JoinHostPort("127.0.0.1", port))} // as if the server had moved
 	for _, host := range hosts {
 		if err := dial(host); !errors.Is(err, guard.ErrRefused) {
 			t.Errorf("the API server as %s: %v", host, err)
@@ -260,7 +260,7 @@ func TestAPIServer(t *testing.T) {
 		t.Errorf("the API server by its name: %v", err)
 	}
 	if err := dial("127.0.0.1"); err != nil {
-		t.Errorf("its address, which is not said to be one: %v", err)
+		t.Errorf("its address, which is not listed: %v", err)
 	}
 	for _, bad := range []string{"api.example", ":443", "api.example:", "https://x:443"} {
 		if _, err := guard.NewWith(guard.Options{NeverHosts: []string{bad}}); err == nil {
@@ -323,7 +323,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// FuzzCheck holds the guard against the standard library's opinion of what is not public.
+// FuzzCheck compares the guard with the standard library's classes of addresses that are not public.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{
 		"127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "::ffff:10.0.0.1", "fe80::1%1",

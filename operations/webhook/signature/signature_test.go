@@ -143,14 +143,14 @@ func TestVerify(t *testing.T) {
 		{"no id", keyA, header("", now, sign(keyA, now)), body, signature.ErrMissingHeader},
 		{"no signature", keyA, header("id", now, ""), body, signature.ErrMissingHeader},
 		{"no time", keyA, http.Header{"Webhook-Id": {"id"}, "Webhook-Signature": {"v1,x"}}, body, signature.ErrMissingHeader},
-		{"a time that is none", keyA, http.Header{
+		{"an invalid time", keyA, http.Header{
 			"Webhook-Id": {"id"}, "Webhook-Signature": {"v1,x"}, "Webhook-Timestamp": {"now"},
 		}, body, signature.ErrTimestamp},
 		{"the end of time", keyA, http.Header{
 			"Webhook-Id": {"id"}, "Webhook-Signature": {"v1,x"}, "Webhook-Timestamp": {"9223372036854775807"},
 		}, body, signature.ErrTimestamp},
 		{
-			"more signatures than anybody needs", keyA, header("id", now, strings.Repeat("v1,AAAA ", 1000)+sign(keyA, now)),
+			"too many signatures", keyA, header("id", now, strings.Repeat("v1,AAAA ", 1000)+sign(keyA, now)),
 			body, signature.ErrNoMatch,
 		},
 	} {

@@ -22,7 +22,7 @@ func parse(t *testing.T, args ...string) *Connection {
 	return &c
 }
 
-// TestConnectionServer: without a kubeconfig, --server and a token suffice, also without TLS.
+// TestConnectionServer: without a kubeconfig, --server and a token suffice, even without TLS.
 func TestConnectionServer(t *testing.T) {
 	t.Setenv("KUBECONFIG", os.DevNull)
 	token := filepath.Join(t.TempDir(), "token")

@@ -16,8 +16,8 @@ func TestGroupName(t *testing.T) {
 	}
 	for _, tc := range []struct{ reason, name string }{
 		{"a namespace is required", "gateways"},
-		{"neither part may be empty", "/gateways"},
-		{"neither part may be empty", "operators/"},
+		{"no part may be empty", "/gateways"},
+		{"no part may be empty", "operators/"},
 		{"a second slash belongs to no part", "operators/gateways/x"},
 		{"a label value has at most 63 bytes", "operators/" + strings.Repeat("g", 64)},
 	} {

@@ -7,7 +7,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
 
-// TestFenceWithoutTerm: without an election the fence lets every request pass. With one, none before the first term.
+// TestFenceWithoutTerm: without an election the fence lets every request pass. With an election, none passes before the
+// first term.
 func TestFenceWithoutTerm(t *testing.T) {
 	t.Parallel()
 	var none *election

@@ -23,7 +23,7 @@ func TestListenMistakes(t *testing.T) {
 			"bearer tokens would be sent in clear text",
 		},
 		{
-			"no authentication is for loopback",
+			"without authentication only loopback is allowed",
 			ServeOptions{Listen: ":0", NoAuth: true},
 			"for loopback only, and --listen",
 		},

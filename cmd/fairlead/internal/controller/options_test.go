@@ -13,8 +13,8 @@ func TestSystemNamespace(t *testing.T) {
 		"All":       {"All namespaces: that of the pod.", nil, "", "own"},
 		"One":       {"One namespace: that namespace.", []string{"a"}, "", "a"},
 		"Twice":     {"A repeated name is one namespace.", []string{"a", "a"}, "", "a"},
-		"Several":   {"One of several tenants must not have the key of the others.", []string{"a", "b"}, "", "own"},
-		"OwnServed": {"That of the pod is served as well: the first one.", []string{"a", "own"}, "", "a"},
+		"Several":   {"No tenant may have the key of the others.", []string{"a", "b"}, "", "own"},
+		"OwnServed": {"The namespace of the pod is served, too: the first one.", []string{"a", "own"}, "", "a"},
 		"Said":      {"The flag counts.", []string{"a", "b"}, "sys", "sys"},
 		"SaidOne":   {"Also if it names a served namespace.", []string{"a", "b"}, "b", "b"},
 	} {

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
-// TestCachesAreReleasedAfterError checks that no kind stays watched if a later one cannot be.
+// TestCachesAreReleasedAfterError: if one kind cannot be watched, the kinds before it are released.
 func TestCachesAreReleasedAfterError(t *testing.T) {
 	t.Parallel()
 	mapper := meta.NewDefaultRESTMapper(nil) // it does not know Secrets
@@ -40,7 +40,7 @@ func TestCachesAreReleasedAfterError(t *testing.T) {
 	}
 }
 
-// TestCrashLogIsClosedAfterError checks that the directory of the crash log can be opened again after an error.
+// TestCrashLogIsClosedAfterError: after an error, the directory of the crash log can be opened again.
 func TestCrashLogIsClosedAfterError(t *testing.T) {
 	t.Parallel()
 	dir, refused := t.TempDir(), errors.New("refused")

@@ -49,7 +49,7 @@ type following struct {
 	log    *logLines
 }
 
-// followTargets runs targets until the test ends. The rules apply to their requests from the beginning.
+// followTargets runs targets until the test ends. The rules apply to their requests from the start.
 func followTargets(t *testing.T, refused ...apiserver.Match) (f *following, rules []*apiserver.Rule) {
 	t.Helper()
 	of := func(group, resource, kind string, namespaced bool) apiserver.Resource {
@@ -193,7 +193,7 @@ func TestAPIServerAddresses(t *testing.T) {
 		if !f.denies(one) {
 			t.Error("a recent address is forgotten")
 		}
-		f.servers.record(nil, now.Add(3*addressLifetime)) // as when names cannot be looked up
+		f.servers.record(nil, now.Add(3*addressLifetime)) // as if names could not be resolved
 		if !f.denies(two) {
 			t.Error("the last known address is forgotten")
 		}

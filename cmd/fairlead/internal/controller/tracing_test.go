@@ -39,11 +39,11 @@ func TestExporterOf(t *testing.T) {
 			env: vars{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json"},
 		},
 		{
-			reason: "a sampler that there is not", fault: "OTEL_TRACES_SAMPLER=some",
+			reason: "an unknown sampler", fault: "OTEL_TRACES_SAMPLER=some",
 			env: vars{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_TRACES_SAMPLER": "some"},
 		},
 		{
-			reason: "an endpoint that is no URL", fault: "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL",
+			reason: "an endpoint that is not a URL", fault: "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL",
 			env: vars{"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"},
 		},
 	} {

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/shard/group"
 )
 
-// TestPrintShards: members with their slots and times, the slots of no member, and the moves.
+// TestPrintShards prints members with their slots and times, the slots of no member, and the moves.
 func TestPrintShards(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_790_000_000, 0)

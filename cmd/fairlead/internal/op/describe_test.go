@@ -49,7 +49,7 @@ func TestDescribeLocks(t *testing.T) {
 	}
 }
 
-// TestMissingWebhookIsShown has everything that shows an operation say which webhook does not exist.
+// TestMissingWebhookIsShown: all views of an operation name the webhook that does not exist.
 func TestMissingWebhookIsShown(t *testing.T) {
 	t.Parallel()
 	const what = "for webhook nowhere, which does not exist in namespace team-a"

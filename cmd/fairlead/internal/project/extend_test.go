@@ -88,7 +88,7 @@ func newVersion(dir, kind, version string) error {
 	return err
 }
 
-// A command that cannot be done returns one error and changes nothing.
+// A command that fails returns one error and changes nothing.
 func TestExtendChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

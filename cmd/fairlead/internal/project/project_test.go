@@ -88,12 +88,12 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What cannot be written leaves nothing, wherever it fails.
+// A project that cannot be written leaves no files, whichever step fails.
 func TestNothingHalfWritten(t *testing.T) {
 	t.Setenv("GOPROXY", "off")
 	dir := t.TempDir()
 	o := Options{Module: "example.com/web", Group: "web.example.com", Kind: "WebPage"}
-	library := filepath.Join(dir, "library") // of which the Go command can make nothing
+	library := filepath.Join(dir, "library") // a directory that the Go command cannot use
 	full, file := filepath.Join(dir, "full"), filepath.Join(dir, "file")
 	for name, text := range map[string]string{
 		filepath.Join(library, "go.mod"): "module " + libraryModule + "\n\ngo 1.26.0\n",
@@ -112,13 +112,13 @@ func TestNothingHalfWritten(t *testing.T) {
 		reason, dir, library string
 		want                 error
 	}{
-		{"another one's directory is left alone", full, "", ErrNotEmpty},
-		{"a file is no directory", file, "", ErrWrite},
-		{"and none is below it", filepath.Join(file, "web"), "", ErrWrite},
-		{"the directory around it has to be there", filepath.Join(dir, "absent", "web"), "", ErrWrite},
+		{"a foreign directory is not changed", full, "", ErrNotEmpty},
+		{"a file is not a directory", file, "", ErrWrite},
+		{"nor is a path below it", filepath.Join(file, "web"), "", ErrWrite},
+		{"the parent directory must exist", filepath.Join(dir, "absent", "web"), "", ErrWrite},
 		{"not a library", filepath.Join(dir, "web"), full, ErrLibrary},
-		{"modules that cannot be found, for a directory to be made", filepath.Join(dir, "web"), library, ErrTidy},
-		{"and for one that is there", empty, library, ErrTidy},
+		{"modules that cannot be found, for a new directory", filepath.Join(dir, "web"), library, ErrTidy},
+		{"and for an existing directory", empty, library, ErrTidy},
 	} {
 		o.Dir, o.Library = tc.dir, tc.library
 		before := list(t, dir)
@@ -126,7 +126,7 @@ func TestNothingHalfWritten(t *testing.T) {
 			t.Errorf("%s: %v", tc.reason, err)
 		}
 		if diff := cmp.Diff(before, list(t, dir)); diff != "" {
-			t.Errorf("%s: what is there has changed: %s", tc.reason, diff)
+			t.Errorf("%s: existing files have changed: %s", tc.reason, diff)
 		}
 	}
 }
@@ -143,14 +143,14 @@ func list(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// Files of a project are replaced together: where one cannot be, the others are as they were.
+// Files of a project are replaced together: if one cannot be, the others are unchanged.
 func TestReplaceIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "z", "full"), 0o755); err != nil { // no file can take its name
+	if err := os.MkdirAll(filepath.Join(dir, "z", "full"), 0o755); err != nil { // so no file can take its name
 		t.Fatal(err)
 	}
 	before := list(t, dir)
@@ -162,7 +162,7 @@ func TestReplaceIsAllOrNothing(t *testing.T) {
 			t.Error("no error")
 		}
 		if diff := cmp.Diff(before, list(t, dir)); diff != "" {
-			t.Errorf("what is there has changed: %s", diff)
+			t.Errorf("existing files have changed: %s", diff)
 		}
 		if got, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(got) != "old" {
 			t.Errorf("the file is %q, %v", got, err)

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain makes the test binary a controller if it is called like one.
+// TestMain runs a fake controller if the binary is called with that command.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "controller" {
 		os.Exit(fakeController(os.Args[2:]))

@@ -19,7 +19,7 @@ func (s served) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestRunProgram: a program of --with ends with the context. An earlier end is an error, also without a failure.
+// TestRunProgram: a program of --with ends with the context. An earlier end is an error, even with exit code 0.
 func TestRunProgram(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

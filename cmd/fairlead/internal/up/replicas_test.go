@@ -47,7 +47,7 @@ func fakeController(args []string) int {
 	}
 }
 
-// TestReplicas runs two controllers. A crashed one is started again at its address, and all end with the context.
+// TestReplicas runs two controllers. A crashed one is restarted at its address, and all end with the context.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -87,7 +87,7 @@ func (s *sharedStore) print(batch []store.Event) error {
 	return nil
 }
 
-// TestDepartures: changes that arrive before a slot leaves and are shown after it.
+// TestDepartures: changes may arrive before a slot leaves and be shown after it.
 func TestDepartures(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -134,8 +134,8 @@ func TestDepartures(t *testing.T) {
 	}
 }
 
-// TestShowAwaitsCertainty: in a process whose lease has expired, as after a pause, changes wait until the process has
-// learnt which slots it has lost.
+// TestShowAwaitsCertainty: after the lease of a process has expired, changes wait until it has learned which slots it
+// has lost.
 func TestShowAwaitsCertainty(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

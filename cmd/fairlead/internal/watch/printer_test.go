@@ -15,7 +15,7 @@ import (
 )
 
 // TestPrinterSlots: objects that leave with a slot are shown by name only. Objects that come with a slot are initial,
-// also after SYNCED.
+// even after SYNCED.
 func TestPrinterSlots(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

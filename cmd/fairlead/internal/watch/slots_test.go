@@ -50,7 +50,7 @@ func TestHeldSlotsShowEnds(t *testing.T) {
 		}
 		return layout.Set()
 	}, nil, func([]store.Event) error {
-		t.Error("it prints while the slots are not certain")
+		t.Error("it prints while the slots are uncertain")
 		return nil
 	})
 	if err == nil {

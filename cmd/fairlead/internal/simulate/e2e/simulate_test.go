@@ -96,7 +96,7 @@ func (s *started) end(t *testing.T, code int, says ...string) {
 		}
 	}
 	if left, err := os.ReadDir(s.temp); err != nil || len(left) > 0 {
-		t.Errorf("files are left: %v, error %v", left, err)
+		t.Errorf("files remain: %v, error %v", left, err)
 	}
 	if t.Failed() {
 		t.Logf("the output is\n%s", text)
@@ -159,6 +159,6 @@ func TestInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := exec.CommandContext(t.Context(), "kill", "-0", strings.TrimSpace(string(b))).Run(); err == nil {
-		t.Errorf("the process %s of the subject is left", strings.TrimSpace(string(b)))
+		t.Errorf("the process %s of the subject still runs", strings.TrimSpace(string(b)))
 	}
 }

@@ -11,15 +11,14 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// TestElsewhere: an answer of a replica that does not process an object links to the replica that does, and nowhere
-// else.
-func TestElsewhere(t *testing.T) {
+// TestLinkToHolder: an answer of a replica that does not process an object links only to the replica that does.
+func TestLinkToHolder(t *testing.T) {
 	t.Parallel()
 	render := renderOf(t)
 	const page = "/console/why?kind=Operation&amp;name=app-1&amp;namespace=prod"
 	for name, tc := range map[string]struct {
 		cause why.Cause
-		href  string // empty: there is no link
+		href  string // empty: no link
 	}{
 		"leader": {
 			why.Cause{Type: why.NotLeading, Evidence: map[string]string{"address": "https://10.0.0.7:8443"}},

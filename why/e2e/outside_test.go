@@ -29,7 +29,7 @@ import (
 // well is a reconciler that has nothing to do.
 var well = fn(func(context.Context, *configMap) (reconcile.Result, error) { return reconcile.Done, nil })
 
-// labeled is a ConfigMap with labels.
+// labeled gives a ConfigMap labels.
 func labeled(pairs ...string) func(*configMap) {
 	return func(m *configMap) {
 		m.Labels = map[string]string{}
@@ -48,15 +48,15 @@ func TestNotSelected(t *testing.T) {
 	rt := fairlead.New(w.cfg)
 	reconcile.New(rt, "maps", well, here(w, cache.Labels("app=web")), reconcile.WithoutEvents())
 	w.run(rt)
-	w.told(rt, "x", why.NotSelected, map[string]string{"selector": "app=web", "labels": "app=db", "controller": "maps"})
+	w.expect(rt, "x", why.NotSelected, map[string]string{"selector": "app=web", "labels": "app=db", "controller": "maps"})
 	w.put("y", labeled("app", "web"))
-	w.told(rt, "y", why.Ended, nil)
+	w.expect(rt, "y", why.Ended, nil)
 	other := at(t, w.cfg, env.Namespace(t))
 	other.put("x", labeled("app", "web"))
-	other.told(rt, "x", why.NotSelected, map[string]string{"namespaces": "1"})
+	other.expect(rt, "x", why.NotSelected, map[string]string{"namespaces": "1"})
 }
 
-// TestSelectedByAnother: what one controller does not select another one may.
+// TestSelectedByAnother: an object outside the selector of one controller is selected by another one.
 func TestSelectedByAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -67,7 +67,7 @@ func TestSelectedByAnother(t *testing.T) {
 		return reconcile.Retry(errors.New("the database is off"))
 	}), here(w, cache.Labels("app=db")), reconcile.WithoutEvents())
 	w.run(rt)
-	w.told(rt, "x", why.BackOff, map[string]string{"error": "the database is off", "controller": "db"})
+	w.expect(rt, "x", why.BackOff, map[string]string{"error": "the database is off", "controller": "db"})
 }
 
 func TestFiltered(t *testing.T) {
@@ -79,14 +79,14 @@ func TestFiltered(t *testing.T) {
 		reconcile.Primary(reconcile.If(func(m *configMap) bool { return m.Data != nil })),
 		reconcile.WithoutEvents())
 	w.run(rt)
-	w.told(rt, "x", why.NotSelected, map[string]string{"filter": "If", "controller": "maps", "at": "elsewhere_test.go"})
+	w.expect(rt, "x", why.NotSelected, map[string]string{"filter": "If", "controller": "maps", "at": "elsewhere_test.go"})
 }
 
 func TestNotWatched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.program(well)
-	w.toldOf(rt, why.Object{Kind: "svc", Namespace: "default", Name: "kubernetes"}, why.NotSelected,
+	w.expectOf(rt, why.Object{Kind: "svc", Namespace: "default", Name: "kubernetes"}, why.NotSelected,
 		map[string]string{"resource": "services"})
 }
 
@@ -99,12 +99,12 @@ func TestNotLeading(t *testing.T) {
 		reconcile.New(rt, "maps", well, here(w), reconcile.WithoutEvents())
 		return w.run(rt)
 	}
-	w.told(replica(), "x", why.Ended, nil)
-	host, err := os.Hostname() // with which the name of a replica begins
+	w.expect(replica(), "x", why.Ended, nil)
+	host, err := os.Hostname() // the name of a replica begins with it
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := w.told(replica(), "x", why.NotLeading, map[string]string{"leader": host, "lease": w.ns + "/program"}).Causes[0]
+	c := w.expect(replica(), "x", why.NotLeading, map[string]string{"leader": host, "lease": w.ns + "/program"}).Causes[0]
 	if time.Since(c.Since) > time.Hour {
 		t.Errorf("%+v", c)
 	}
@@ -139,8 +139,8 @@ func TestHeldBy(t *testing.T) {
 	if holder.Shards().Fence(slot) != nil {
 		holder, other, name = replicas[1], replicas[0], "two"
 	}
-	w.told(holder, "x", why.Ended, nil)
-	w.told(other, "x", why.HeldBy, map[string]string{"member": name, "address": "http://" + name, "slot": ""})
+	w.expect(holder, "x", why.Ended, nil)
+	w.expect(other, "x", why.HeldBy, map[string]string{"member": name, "address": "http://" + name, "slot": ""})
 }
 
 func TestForeignFinalizer(t *testing.T) {
@@ -148,16 +148,16 @@ func TestForeignFinalizer(t *testing.T) {
 	w := newWorld(t)
 	w.put("x", kept("example.com/router"))
 	rt := w.program(well)
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 	begun := time.Now().Truncate(time.Second)
 	w.remove("x")
-	c := w.told(rt, "x", why.ForeignFinalizer, map[string]string{"finalizers": "example.com/router"}).Causes[0]
+	c := w.expect(rt, "x", why.ForeignFinalizer, map[string]string{"finalizers": "example.com/router"}).Causes[0]
 	if c.Since.Before(begun) {
 		t.Errorf("since %v", c.Since)
 	}
 }
 
-// cleaner has a finalizer, whose work fails, or waits.
+// cleaner has a finalizer, and a clean-up that fails or waits.
 type cleaner struct {
 	fn
 	err error
@@ -172,26 +172,26 @@ func TestOwnFinalizer(t *testing.T) {
 	w := newWorld(t)
 	w.put("x", kept("example.com/router"))
 	rt := w.program(cleaner{well, errors.New("the router is off")})
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 	w.remove("x")
-	a := w.told(rt, "x", why.BackOff, map[string]string{"finalizer": "fairlead.io/maps", "error": "the router is off"})
+	a := w.expect(rt, "x", why.BackOff, map[string]string{"finalizer": "fairlead.io/maps", "error": "the router is off"})
 	if len(a.Causes) != 1 {
-		t.Errorf("the other finalizer is not waited for yet: %+v", a.Causes)
+		t.Errorf("the other finalizer is a cause too early: %+v", a.Causes)
 	}
 }
 
-// TestOwnFinalizerDone: when the own finalizer has gone, the one of somebody else is what keeps the object.
+// TestOwnFinalizerDone: after the own finalizer is removed, the cause is that of another client.
 func TestOwnFinalizerDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put("x", kept("example.com/router"))
 	rt := w.program(cleaner{fn: well})
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 	w.remove("x")
-	w.told(rt, "x", why.ForeignFinalizer, map[string]string{"finalizers": "example.com/router"})
+	w.expect(rt, "x", why.ForeignFinalizer, map[string]string{"finalizers": "example.com/router"})
 }
 
-// TestUndecodable: an object of a custom kind whose schema lets through what the Go type cannot hold.
+// TestUndecodable: the schema of a custom kind admits an object that the Go type cannot hold.
 func TestUndecodable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -229,36 +229,36 @@ func TestUndecodable(t *testing.T) {
 		return reconcile.Done, nil
 	}), here(w), reconcile.WithoutEvents())
 	w.run(rt)
-	a := w.toldOf(rt, why.Object{Kind: "gw", Namespace: w.ns, Name: "x"}, why.Quarantined,
+	a := w.expectOf(rt, why.Object{Kind: "gw", Namespace: w.ns, Name: "x"}, why.Quarantined,
 		map[string]string{"error": "size"})
 	if a.Kind != "Gateway" {
-		t.Errorf("of kind %s", a.Kind)
+		t.Errorf("kind %s", a.Kind)
 	}
 }
 
-// TestFrozen: the API server does not answer, and what is known grows old.
+// TestFrozen: the API server does not respond, and the cache becomes stale.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
 	w := at(t, c.Config(), clustertest.Namespace(t, c.Config()))
 	w.put("x")
 	rt := w.program(well)
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 	if err := c.PauseAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.told(rt, "x", why.SourceStale, map[string]string{"resource": "configmaps", "error": ""})
+	w.expect(rt, "x", why.SourceStale, map[string]string{"resource": "configmaps", "error": ""})
 	if err := c.ResumeAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.told(rt, "x", why.Ended, nil)
+	w.expect(rt, "x", why.Ended, nil)
 	if err := c.KillAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.told(rt, "x", why.SourceStale, map[string]string{"reason": "Disconnected"})
+	w.expect(rt, "x", why.SourceStale, map[string]string{"reason": "Disconnected"})
 }
 
-// web is a Deployment that never gets ready, since nothing runs on this control plane.
+// web returns a Deployment that never becomes ready, since this control plane runs no pods.
 func web(m *configMap) *appsv1.Deployment {
 	labels := map[string]string{"app": m.Name}
 	return &appsv1.Deployment{
@@ -273,7 +273,7 @@ func web(m *configMap) *appsv1.Deployment {
 	}
 }
 
-// children runs a program whose ConfigMaps have a Deployment, and after that a Service.
+// children runs a program whose ConfigMaps have a Deployment, followed by a Service.
 func (w *world) children() *fairlead.Runtime {
 	rt := fairlead.New(w.cfg)
 	g := dependent.For[configMap]()
@@ -298,7 +298,7 @@ func TestChildNotReady(t *testing.T) {
 	w := newWorld(t)
 	w.put("x")
 	rt := w.children()
-	a := w.told(rt, "x", why.Parked, map[string]string{
+	a := w.expect(rt, "x", why.Parked, map[string]string{
 		"node": "deployment", "child": w.ns + "/x",
 		"childKind": "Deployment",
 	})
@@ -309,7 +309,7 @@ func TestChildNotReady(t *testing.T) {
 		t.Errorf("about %v", c.About)
 	}
 	if len(a.Causes) < 2 || a.Causes[1].Evidence["after"] != "deployment" {
-		t.Errorf("the other child waits for it: %+v", a.Causes)
+		t.Errorf("the other child, which waits, is a cause: %+v", a.Causes)
 	}
 	deployments := w.kube.AppsV1().Deployments(w.ns)
 	d, err := deployments.Get(t.Context(), "x", metav1.GetOptions{})
@@ -320,7 +320,7 @@ func TestChildNotReady(t *testing.T) {
 	if _, err := deployments.UpdateStatus(t.Context(), d, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.told(rt, "x", why.Parked, map[string]string{"conditions": "Available is False, NoNodes"})
+	w.expect(rt, "x", why.Parked, map[string]string{"conditions": "Available is False, NoNodes"})
 }
 
 func TestChildOfAnother(t *testing.T) {
@@ -331,7 +331,7 @@ func TestChildOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.put("x")
-	w.told(w.children(), "x", why.Conflict, map[string]string{
+	w.expect(w.children(), "x", why.Conflict, map[string]string{
 		"child": w.ns + "/x", "error": "has another owner",
 		"attempts": "",
 	})
@@ -343,7 +343,7 @@ func TestChildForbidden(t *testing.T) {
 	w.cfg = w.user(rule("apps", "deployments", "list", "watch", "get"), rule("", "services", "list", "watch", "get"),
 		rule("", "configmaps", "*"))
 	w.put("x")
-	c := w.told(w.children(), "x", why.Forbidden, map[string]string{
+	c := w.expect(w.children(), "x", why.Forbidden, map[string]string{
 		"child": w.ns + "/x", "resource": "deployments.apps",
 		"node": "deployment",
 	}).Causes[0]
