@@ -50,7 +50,7 @@ test: ## Run the tests that need nothing but Go: the library and the examples (a
 	@./hack/test.sh $(TESTFLAGS)
 
 .PHONY: test-all
-test-all: setup-tests build ## Run every test of every module with the race detector, on a real control plane (about 20 minutes once it is compiled)
+test-all: setup-tests build ## Run every test of every module with the race detector, on a real control plane (about 25 minutes once it is compiled)
 	@echo "==> test-all: $(MODULES) (the first time, a control plane is built: about five minutes)"
 ifneq ($(TESTFLAGS),)
 	@$(BIN)/fairlead up --temporary -- $(GO) test -race -timeout 20m $(TESTFLAGS)

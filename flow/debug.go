@@ -67,7 +67,7 @@ func textWriter(w http.ResponseWriter) (write func(Info) error, flush func()) {
 	write = func(i Info) error {
 		if !header {
 			header = true
-			if _, err := fmt.Fprintln(tab, "ID\tPATH\tKEY\tEPOCH\tSTATUS\tFOR\tNEXT LOOK\tATTEMPT\tTRAIL"); err != nil {
+			if _, err := fmt.Fprintln(tab, "ID\tPATH\tKEY\tEPOCH\tSTATUS\tFOR\tNEXT CHECK\tATTEMPT\tTRAIL"); err != nil {
 				return err
 			}
 		}

@@ -37,6 +37,10 @@ func TestFlows(t *testing.T) {
 	defer page.Close()
 	wrong := httptest.NewServer(http.NotFoundHandler())
 	defer wrong.Close()
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+	}))
+	defer failing.Close()
 
 	tests := map[string]struct {
 		reason string
@@ -65,6 +69,18 @@ func TestFlows(t *testing.T) {
 			0,
 			[]string{"no fibers"},
 			"",
+		},
+		"Missing": {
+			"A program without the page is told how to get it.",
+			[]string{"--url", wrong.URL},
+			cli.ExitFailure, nil,
+			"fairlead controller has them at --metrics-listen if that is set; a program of your own needs fairlead.WithListen",
+		},
+		"Failing": {
+			"The answer of a server that fails is shown.",
+			[]string{"--url", failing.URL},
+			cli.ExitFailure, nil,
+			"answers 503 Service Unavailable: not now",
 		},
 		"Format": {
 			"A bad format is the caller's mistake.",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
@@ -54,6 +55,33 @@ func TestExamples(t *testing.T) {
 		}
 		if !cmd.HasSubCommands() && !strings.Contains(cmd.Example, "  "+cmd.CommandPath()) {
 			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+	}
+	look(newRootCommand(cli.Streams{}))
+}
+
+// TestHelpIsReadable asserts that lines of help have at most 120 characters, and that each flag names its value. No
+// default is an empty list, or a list with an empty element, which pflag shows in brackets.
+func TestHelpIsReadable(t *testing.T) {
+	t.Parallel()
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		for _, child := range cmd.Commands() {
+			look(child)
+		}
+		for line := range strings.Lines(cmd.Long) {
+			if len([]rune(strings.TrimSuffix(line, "\n"))) > 120 {
+				t.Errorf("the help of %s has a line of more than 120 characters: %s", cmd.CommandPath(), line)
+			}
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if value, _ := pflag.UnquoteUsage(f); value == "string" || value == "strings" || value == "stringArray" {
+				t.Errorf("the help of %s --%s does not name the value", cmd.CommandPath(), f.Name)
+			}
+		})
+		usages := cmd.LocalFlags().FlagUsages()
+		if strings.Contains(usages, "(default [])") || strings.Contains(usages, ",])") {
+			t.Errorf("the help of %s shows an empty default in brackets:\n%s", cmd.CommandPath(), usages)
 		}
 	}
 	look(newRootCommand(cli.Streams{}))

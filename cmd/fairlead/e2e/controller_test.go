@@ -184,6 +184,9 @@ func TestLeastPrivilege(t *testing.T) {
 	if code, answer := ask("GET", "/debug/flows", "", token.Status.Token); code != http.StatusOK {
 		t.Errorf("flows are not shown with the right to list operations: %d %s", code, answer)
 	}
+	if code, answer := ask("GET", "/debug/", "", token.Status.Token); !strings.Contains(answer, "/debug/flows\n") {
+		t.Errorf("the index of the debug pages lacks the flows: %d %s", code, answer)
+	}
 	_, page := ask("GET", "/metrics", "", "")
 	for _, name := range []string{
 		"fairlead_operations_started_total{category=\"\",type=",

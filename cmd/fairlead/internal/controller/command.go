@@ -31,8 +31,8 @@ Secrets with the label fairlead.io/webhook-credentials=true, and service account
 fairlead.io/webhook-audiences.
 
 With several replicas, one works (--leader-elect), or all share the operations by namespace (--shards). After a graceful
-stop the others take over at once, after a crash within nine seconds. A rolling update switches between the two
-modes. fairlead shards shows the distribution. Every replica serves the HTTP API for all namespaces.
+stop the others take over within five seconds, after a crash within 24 seconds. A rolling update switches between the
+two modes. fairlead shards shows the distribution. Every replica serves the HTTP API for all namespaces.
 
 Traces are exported as configured by OpenTelemetry's environment variables, such as OTEL_EXPORTER_OTLP_ENDPOINT
 (default: none).

@@ -37,7 +37,7 @@ const ownAudience = "fairlead"
 func (o *ServeOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API; empty: not served")
 	f.StringVar(&o.metricsListen, "metrics-listen", "",
-		"`address` of /metrics, /debug/flows, /healthz and /readyz, by plain HTTP "+
+		"`address` of /metrics, /debug/, /healthz and /readyz, by plain HTTP "+
 			"(default: on the HTTP API, with /metrics unauthenticated on loopback only)")
 	f.StringVar(&o.publicURL, "public-url", "",
 		"base `URL` of callbacks and locations (default: the listen address)")
@@ -45,8 +45,9 @@ func (o *ServeOptions) flags(f *pflag.FlagSet) {
 		"`file` with the certificate chain of the HTTP API, PEM; reloaded when it changes")
 	f.StringVar(&o.keyFile, "tls-key-file", "", "`file` with its private key, PEM")
 	f.StringArrayVar(&o.audiences, "audience", []string{ownAudience, ""},
-		"required `audience` of bearer tokens of callers; "+
-			"empty: the API server itself; may be repeated")
+		"required `audience` of bearer tokens of callers; empty: that of the API server; may be repeated "+
+			"(default: "+ownAudience+", and that of the API server)")
+	f.Lookup("audience").DefValue = "" // the usage names it
 	f.BoolVar(&o.insecureHTTP, "insecure-http", false,
 		"serve the HTTP API without TLS on addresses other than loopback: bearer tokens are sent in clear text; "+
 			"only behind a proxy that terminates TLS")

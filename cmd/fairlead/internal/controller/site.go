@@ -74,8 +74,9 @@ func (s *site) register(l *listeners, ready func(net.Addr)) error {
 	s.rt.GuardDebug(func(pages http.Handler) http.Handler {
 		return httpapi.Protect(pages, authorizer, s.namespaces...)
 	})
+	s.rt.Handle("/debug/flows", s.executor.Flows().DebugHandler())
 	if l.metrics != nil {
-		pages, err := s.onlyLocal(s.ownPages(authorizer))
+		pages, err := s.onlyLocal(s.ownPages())
 		if err != nil {
 			return err
 		}
@@ -158,7 +159,6 @@ func (s *site) handler(authorizer authorizer, stop <-chan struct{}, l *listeners
 			metrics = httpapi.Protect(metrics, authorizer, s.namespaces...)
 		}
 		mux.Handle("/metrics", metrics)
-		mux.Handle("/debug/flows", s.flows(authorizer))
 		mux.Handle("/debug/", s.rt.Handler())
 	}
 	return s.onlyLocal(l.proxy.Handler(mux))
@@ -186,11 +186,10 @@ func (s *site) console(authorizer authorizer) (http.Handler, error) {
 }
 
 // ownPages returns the controller's own pages.
-func (s *site) ownPages(authorizer httpapi.Authorizer) http.Handler {
+func (s *site) ownPages() http.Handler {
 	mux := http.NewServeMux()
 	s.health(mux)
 	mux.Handle("/metrics", s.rt.Handler())
-	mux.Handle("/debug/flows", s.flows(authorizer))
 	mux.Handle("/debug/", s.rt.Handler())
 	return mux
 }
@@ -198,10 +197,6 @@ func (s *site) ownPages(authorizer httpapi.Authorizer) http.Handler {
 func (s *site) health(mux *http.ServeMux) {
 	mux.Handle("/healthz", s.rt.Handler())
 	mux.Handle("GET /readyz", s.sharing.ready(s.rt.Handler()))
-}
-
-func (s *site) flows(authorizer httpapi.Authorizer) http.Handler {
-	return httpapi.Protect(s.executor.Flows().DebugHandler(), authorizer, s.namespaces...)
 }
 
 // onlyLocal refuses pages of other sites if no authentication is required.

@@ -128,6 +128,10 @@ func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
 	}
 	defer done()
 	defer response.Body.Close()
+	if response.StatusCode == http.StatusNotFound {
+		return nil, fmt.Errorf("cannot read flows: %s answers %s: fairlead controller has them at --metrics-listen if that "+
+			"is set; a program of your own needs fairlead.WithListen and Runtime.Flows", o.url, response.Status)
+	}
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 512))
 		return nil, fmt.Errorf("cannot read flows: %s answers %s: %s", o.url, response.Status,

@@ -92,9 +92,14 @@ func calls(w io.Writer, title string, list []v1alpha1.WebhookCallStatus) {
 	}
 	_, _ = fmt.Fprintln(w, title+":")
 	for _, c := range list {
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d tries\tHTTP %d\t%s\n", c.WebhookID, c.State, c.RetriesCount+1,
-			c.LastStatusCode,
-			cli.Plain(c.Message))
+		tries, answer := "1 try", "-"
+		if c.RetriesCount > 0 {
+			tries = fmt.Sprint(c.RetriesCount+1, " tries")
+		}
+		if c.LastStatusCode != 0 {
+			answer = fmt.Sprint("HTTP ", c.LastStatusCode)
+		}
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", c.WebhookID, c.State, tries, answer, cli.Plain(c.Message))
 		for _, moment := range []struct {
 			what string
 			at   interface{ IsZero() bool }

@@ -101,3 +101,26 @@ func TestHostileText(t *testing.T) {
 		t.Errorf("a terminal would obey:\n%q", got)
 	}
 }
+
+func TestDescribeCalls(t *testing.T) {
+	t.Parallel()
+	op := &v1alpha1.Operation{}
+	op.Spec.OperationID, op.Status.OperationID, op.Status.Phase = "one", "one", v1alpha1.PhaseInProgress
+	op.Status.Webhooks = []v1alpha1.WebhookCallStatus{
+		{WebhookID: "first", State: v1alpha1.PhaseSuccess, LastStatusCode: 200},
+		{WebhookID: "repeated", State: v1alpha1.PhaseInProgress, LastStatusCode: 503, RetriesCount: 2},
+		{WebhookID: "silent", State: v1alpha1.PhaseInProgress, Message: "no answer"},
+	}
+	var out strings.Builder
+	if err := describeOperation(&out, op); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{
+		"first Success 1 try HTTP 200", "repeated In Progress 3 tries HTTP 503", "silent In Progress 1 try - no answer",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}

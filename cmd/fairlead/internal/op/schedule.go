@@ -74,6 +74,7 @@ at once. If a webhook does not exist, the operation waits for it until the timeo
 	f.StringVar(&so.TenantID, "tenant", "", "`tenant` on whose behalf it runs")
 	f.StringToStringVar(&so.headers, "header", nil,
 		"`name=value` available to templates under .Headers; may be repeated")
+	f.Lookup("header").DefValue = "" // pflag shows an empty map as []
 	f.DurationVar(&so.Timeout, "timeout", v1alpha1.DefaultTimeout, "timeout of the whole operation")
 	f.DurationVar(&so.ttl, "ttl", 0, "delete the Operation this long after its end (default: keep it)")
 	f.BoolVar(&so.wait, "wait", false, "wait for the end and show progress")

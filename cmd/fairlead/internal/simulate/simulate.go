@@ -70,16 +70,16 @@ A Go test does the same a thousand times faster: see package simulate.`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&o.workload, "workload", "", "file with the steps of the workload (required)")
-	f.StringVar(&o.crds, "crds", "", "file or directory with the CustomResourceDefinitions of the program")
+	f.StringVar(&o.workload, "workload", "", "`file` with the steps of the workload (required)")
+	f.StringVar(&o.crds, "crds", "", "`file or directory` with the CustomResourceDefinitions of the program")
 	f.DurationVar(&o.duration, "for", 5*time.Minute, "begin no new schedule after this time")
-	f.IntVar(&o.schedules, "schedules", 0, "largest number of schedules with faults (default: no bound)")
-	f.Uint64Var(&o.seed, "seed", 1, "seed of all that is random; 0 takes a random one")
-	f.StringSliceVar(&o.faults, "faults", nil, "classes of faults: crash, late, lost, error, pause, depose (default: all)")
-	f.StringSliceVar(&o.kinds, "kinds", nil, "resources at whose changes faults happen, such as pods (default: all)")
-	f.StringSliceVar(&o.ignore, "ignore", nil, "fields that may differ at the end, such as status.message")
-	f.StringVar(&o.out, "out", "", "directory for the report and for each finding's plan and page (default: none)")
-	f.StringVar(&o.replay, "replay", "", "play only this plan: a file of --out, or the JSON that a report shows")
+	f.IntVar(&o.schedules, "schedules", 0, "largest `number` of schedules with faults (default: no bound)")
+	f.Uint64Var(&o.seed, "seed", 1, "`seed` of all that is random; 0 takes a random one")
+	f.StringSliceVar(&o.faults, "faults", nil, "`classes` of faults: crash, late, lost, error, pause, depose (default: all)")
+	f.StringSliceVar(&o.kinds, "kinds", nil, "`resources` at whose changes faults happen, such as pods (default: all)")
+	f.StringSliceVar(&o.ignore, "ignore", nil, "`fields` that may differ at the end, such as status.message")
+	f.StringVar(&o.out, "out", "", "`directory` for the report and for each finding's plan and page (default: none)")
+	f.StringVar(&o.replay, "replay", "", "play only this `plan`: a file of --out, or the JSON that a report shows")
 	return cmd
 }
 

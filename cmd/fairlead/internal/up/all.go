@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -64,7 +65,7 @@ func runAll(ctx context.Context, s cli.Streams, c *cluster.Cluster, o options) e
 	for _, command := range o.programs {
 		run(&programs, func() error { return runProgram(programsCtx, s.Err, c.KubeconfigPath(), command) })
 	}
-	for _, hint := range o.hints() {
+	for _, hint := range o.hints(calledAs(os.Args[0])) {
 		cli.Say(s.Err, "%s", hint)
 	}
 	select {

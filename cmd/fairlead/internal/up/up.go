@@ -39,9 +39,9 @@ the Service instead, where a program on this machine listens; package admission 
 By default there are no Kubernetes controllers and no nodes: nothing collects the dependents of a deleted owner, and no
 pod runs. --controller-manager adds the controllers, --kubelet simulates a node that has room for every pod.
 
-With a command, up runs only the control plane and that command, with KUBECONFIG set (and ` + clustertest.EnvVar +
-			`, for tests that use package
-clustertest), stops when the command ends, and exits with its code, or with 130 if Ctrl-C ends the command:
+With a command, up runs only the control plane and that command, stops when the command ends, and exits with its
+code, or with 130 if Ctrl-C ends the command. The command has KUBECONFIG and, for tests that use package clustertest,
+` + clustertest.EnvVar + `:
 
 	fairlead up --temporary -- go test ./...`,
 		Example: `  fairlead up                                            # until Ctrl-C; data and credentials stay in .fairlead
