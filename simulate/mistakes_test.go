@@ -193,7 +193,10 @@ func TestHeartbeatsAndLogs(t *testing.T) {
 				return
 			}
 			body := fmt.Sprintf(`{"status":{"seen":%q}}`, time.Now().Format(time.RFC3339))
-			_, _ = t.widgets.Patch(t.ctx, w.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status")
+			_, err := t.widgets.Patch(t.ctx, w.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status")
+			if err != nil {
+				t.again(w.GetName())
+			}
 		}()
 		return nil
 	})
