@@ -30,7 +30,9 @@ func (d *moments) Play(_ context.Context, p Plan, _ *Want) (*Outcome, error) {
 		}})
 	}
 	for n := range d.changes {
-		out.Trace = append(out.Trace, Event{Changed: Moment{Verb: Change, Object: fmt.Sprintf("pods/default/%d", n), To: "x"}})
+		out.Trace = append(out.Trace, Event{Changed: Moment{
+			Verb: Change, Object: fmt.Sprintf("pods/default/%d", n), To: "x",
+		}})
 	}
 	return out, nil
 }
