@@ -215,6 +215,32 @@ func TestSearchCountsFailures(t *testing.T) {
 	}
 }
 
+// The report names the fields that are not compared, the faults that did not come, and what the driver warns of.
+func TestTextHidesNothing(t *testing.T) {
+	d := driverFunc(func(p Plan) (*Outcome, error) {
+		out, err := script{func(uint64) bool { return false }}.Play(t.Context(), p, nil)
+		out.End = state("pods/default/a=1", fmt.Sprint("pods/default/noise=", p.Seed))
+		out.Warnings = []string{"not modelled: gravity"}
+		for i, f := range p.Faults {
+			out.Reached[i] = f.Kind != Lost
+		}
+		return out, err
+	})
+	r, err := Search(t.Context(), d, Options{Steps: 1, Schedules: 20, Faults: Classes["lost"]})
+	if err != nil || len(r.Findings) > 0 {
+		t.Fatalf("the report is %+v, error %v", r, err)
+	}
+	for _, want := range []string{
+		"\n  1 objects and fields are not compared, since they differ without faults:\n    pods/default/noise value\n",
+		"schedules did not come to the moment of their fault:\n    the answer to the 1st update of pods/default/a is lost\n",
+		"\n  not modelled: gravity",
+	} {
+		if text := Text(r, Names{}); !strings.Contains(text, want) {
+			t.Errorf("the report has no %q:\n%s", want, text)
+		}
+	}
+}
+
 type driverFunc func(p Plan) (*Outcome, error)
 
 func (f driverFunc) Play(_ context.Context, p Plan, _ *Want) (*Outcome, error) { return f(p) }

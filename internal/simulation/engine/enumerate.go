@@ -24,7 +24,7 @@ type Reference struct {
 	Want     *Want    // the final state, and what differs between the runs
 	Writes   []Moment // of the subject, in the order of the first run
 	Changes  []Moment // of objects that the subject watches
-	Disagree []string // what the runs do not agree on, for the report
+	Disagree []string // objects and fields that differ between the runs, for the report
 }
 
 // NewReference joins the outcomes of several runs of one workload. The ignored paths are not compared.
@@ -43,12 +43,15 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 		watched[kind] = true
 	}
 	ref.Changes = common(runs, func(e Event) (Moment, bool) { return e.Changed, watched[e.Changed.Kind()] })
-	ref.Disagree = ref.Want.Mask.Objects()
+	ref.Disagree = ref.Want.Mask.Names()
 	return ref
 }
 
-// Subject is the actor of events that the subject causes.
-const Subject = "subject"
+// Subject is the actor of events that the subject causes, and Cluster that of the controllers of Kubernetes.
+const (
+	Subject = "subject"
+	Cluster = "cluster"
+)
 
 // common returns the distinct moments that all runs have, in the order of the first one.
 func common(runs []*Outcome, pick func(Event) (Moment, bool)) []Moment {
