@@ -125,6 +125,34 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Calls whose bodies differ without faults are counted by their endpoint.
+func TestJudgeCountsVaryingCalls(t *testing.T) {
+	run := func(calls ...string) *Outcome {
+		out := &Outcome{Quiet: true, Calls: map[string]int{}}
+		for _, call := range calls {
+			out.Calls[call]++
+		}
+		return out
+	}
+	ref := NewReference([]*Outcome{run("POST x/a 1", "POST x/b 1"), run("POST x/a 2", "POST x/b 1")}, nil)
+	for _, tt := range []struct {
+		out  *Outcome
+		want string
+	}{
+		{run("POST x/a 3", "POST x/b 1"), ""},
+		{run("POST x/a 3", "POST x/a 3", "POST x/b 1"), "POST x/a had its effect 2 times; without the fault 1"},
+		{run("POST x/a 3", "POST x/b 2"), "POST x/b 2 had its effect 1 times; without the fault 0"},
+	} {
+		got := ""
+		for _, s := range Judge(ref, tt.out) {
+			got += s.Text
+		}
+		if got != tt.want {
+			t.Errorf("the calls %v lead to %q, want %q", tt.out.Calls, got, tt.want)
+		}
+	}
+}
+
 // script is a driver whose subject makes two writes. A crash after the first write together with a lost answer to the
 // second one leads to a wrong end, if flaky says so.
 type script struct{ flaky func(seed uint64) bool }

@@ -25,6 +25,8 @@ type Reference struct {
 	Writes   []Moment // of the subject, in the order of the first run
 	Changes  []Moment // of objects that the subject watches
 	Disagree []string // objects and fields that differ between the runs, for the report
+
+	varying map[string]bool // endpoints whose calls differ between the runs, such as by a uid in the body
 }
 
 // NewReference joins the outcomes of several runs of one workload. The ignored paths are not compared.
@@ -44,7 +46,42 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 	}
 	ref.Changes = common(runs, func(e Event) (Moment, bool) { return e.Changed, watched[e.Changed.Kind()] })
 	ref.Disagree = ref.Want.Mask.Names()
+	ref.varying = map[string]bool{}
+	for _, a := range runs {
+		for _, b := range runs {
+			for call, n := range a.Calls {
+				if b.Calls[call] != n {
+					ref.varying[endpoint(call)] = true
+				}
+			}
+		}
+	}
+	ref.Calls = map[string]int{}
+	for _, run := range runs {
+		for call, n := range ref.calls(run) {
+			ref.Calls[call] = max(ref.Calls[call], n)
+		}
+	}
 	return ref
+}
+
+// calls returns the numbers of calls of a run. Calls of a varying endpoint are counted together.
+func (r *Reference) calls(run *Outcome) map[string]int {
+	out := map[string]int{}
+	for call, n := range run.Calls {
+		if e := endpoint(call); r.varying[e] {
+			call = e
+		}
+		out[call] += n
+	}
+	return out
+}
+
+// endpoint returns a call without its body.
+func endpoint(call string) string {
+	method, rest, _ := strings.Cut(call, " ")
+	url, _, _ := strings.Cut(rest, " ")
+	return method + " " + url
 }
 
 // Subject is the actor of events that the subject causes, and Cluster that of the controllers of Kubernetes.
