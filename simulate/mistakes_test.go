@@ -7,12 +7,17 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/internal/simulation/engine"
@@ -193,7 +198,10 @@ func TestHeartbeatsAndLogs(t *testing.T) {
 				return
 			}
 			body := fmt.Sprintf(`{"status":{"seen":%q}}`, time.Now().Format(time.RFC3339))
-			_, _ = t.widgets.Patch(t.ctx, w.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status")
+			_, err := t.widgets.Patch(t.ctx, w.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status")
+			if err != nil {
+				t.again(w.GetName())
+			}
 		}()
 		return nil
 	})
@@ -204,6 +212,47 @@ func TestHeartbeatsAndLogs(t *testing.T) {
 	}
 	if report != nil && (len(report.Findings) > 0 || report.FailedCount > 0 || report.Played != 20) {
 		t.Error(engine.Text(report, engine.Names{}))
+	}
+}
+
+// The report names what the model does not have and the subject uses.
+func TestNotModelled(t *testing.T) {
+	uses := subject(func(ctx context.Context, cfg *rest.Config) error {
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return err
+		}
+		if _, err := client.AutoscalingV2().HorizontalPodAutoscalers("").List(ctx, metav1.ListOptions{}); err != nil {
+			return err
+		}
+		if _, err := client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{}); err != nil {
+			return err
+		}
+		meta := metav1.ObjectMeta{Namespace: "default", Name: "a"}
+		err = client.PolicyV1().Evictions("default").Evict(ctx, &policyv1.Eviction{ObjectMeta: meta})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the eviction has no 404, but %w", err)
+		}
+		cm := &corev1.ConfigMap{ObjectMeta: meta}
+		_, err = client.CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{})
+		if err := ignore(err, apierrors.IsAlreadyExists); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	})
+	report, err := simulate.Search(t, "", uses, simulate.ApplyObject(web()), simulate.Schedules(1),
+		simulate.Faults("crash"))
+	if report == nil && err == nil {
+		return // a child
+	}
+	want := []string{
+		"not modelled: horizontalpodautoscalers.autoscaling have no defaults, rules or controller",
+		"not modelled: v1/pods/eviction is not served", "not modelled: admission and authorization",
+		"virtual time begins at 2026-01-15T12:00:00Z",
+	}
+	if err != nil || !slices.Equal(report.Warnings, want) {
+		t.Errorf("the report is %+v, error %v; want the warnings %q", report, err, want)
 	}
 }
 

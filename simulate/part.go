@@ -146,7 +146,8 @@ func Seed(seed uint64) Part {
 	})
 }
 
-// Schedules bounds the number of schedules with faults. There is no bound by default.
+// Schedules bounds the number of schedules with faults. There is no bound by default. The classes of faults take turns,
+// so that a few schedules have some of each.
 func Schedules(n int) Part {
 	return partFunc(func(c *course) error {
 		if n < 1 {

@@ -1,11 +1,32 @@
 package apiserver
 
 import (
+	"sync"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 )
+
+// builtInKinds has the Go types of the built-in kinds.
+type builtInKinds struct {
+	scheme *runtime.Scheme
+	codecs serializer.CodecFactory
+}
+
+// builtIn returns the built-in kinds. They never change, so all servers of a process share them. It does not use the
+// scheme of client-go, to which programs add kinds of their own.
+var builtIn = sync.OnceValue(func() builtInKinds {
+	s := runtime.NewScheme()
+	metav1.AddToGroupVersion(s, corev1.SchemeGroupVersion)
+	utilruntime.Must(scheme.AddToScheme(s))
+	return builtInKinds{s, serializer.NewCodecFactory(s)}
+})
 
 // strictResources returns the resources of a server with Options.Strict.
 func strictResources() []Resource {

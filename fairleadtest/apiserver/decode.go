@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes/scheme"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -88,7 +87,7 @@ func (t *table) decode(media string, body []byte) (content map[string]any, doubt
 	if err != nil {
 		return nil, nil, err
 	}
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
+	info, ok := runtime.SerializerInfoForMediaType(builtIn().codecs.SupportedMediaTypes(), media)
 	if !ok {
 		return nil, nil, fmt.Errorf("no serializer for %s", media)
 	}
@@ -186,7 +185,7 @@ func keepReset(content map[string]any, sent []metav1.ManagedFieldsEntry) {
 func decodeDeleteOptions(media string, body []byte, into *metav1.DeleteOptions) error {
 	var err error
 	if media == typeProto {
-		_, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, into)
+		_, _, err = builtIn().codecs.UniversalDeserializer().Decode(body, nil, into)
 	} else {
 		if media == typeYAML {
 			body, err = yaml.YAMLToJSON(body)

@@ -224,7 +224,8 @@ func normalize(t *table, content map[string]any) (map[string]any, error) {
 	return content, nil
 }
 
-// toContent converts a user's object to a map that the caller owns.
+// toContent converts a user's object to a map that the caller owns. Its kind may be one that the user has added to the
+// scheme of client-go.
 func toContent(obj runtime.Object) (map[string]any, error) {
 	if u, ok := obj.(runtime.Unstructured); ok {
 		b, err := json.Marshal(u.UnstructuredContent())

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // Resource is one kind of object that the server serves. Group, Version, Resource and Kind are required; Group is empty
@@ -65,11 +64,11 @@ func (r Resource) apiVersion() string { return r.GVK().GroupVersion().String() }
 
 func (r Resource) has(subresource string) bool { return slices.Contains(r.Subresources, subresource) }
 
-// typed reports whether the kind is built-in, that is, known to client-go's scheme. Built-in kinds have protobuf,
-// strategic merge patch, a schema for server-side apply, and list items without kind and apiVersion.
-func (r Resource) typed() bool { return scheme.Scheme.Recognizes(r.GVK()) }
+// typed reports whether the kind is built-in. Built-in kinds have protobuf, strategic merge patch, a schema for
+// server-side apply, and list items without kind and apiVersion.
+func (r Resource) typed() bool { return builtIn().scheme.Recognizes(r.GVK()) }
 
-func (r Resource) newTyped() (runtime.Object, error) { return scheme.Scheme.New(r.GVK()) }
+func (r Resource) newTyped() (runtime.Object, error) { return builtIn().scheme.New(r.GVK()) }
 
 // Widgets returns the custom resource that every server has by default: example.fairlead.io/v1 widgets, with status.
 func Widgets() Resource {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // review answers requests for resources that are not stored. It returns false for all others.
@@ -52,11 +51,11 @@ func (x *exchange) review() (bool, error) {
 
 // decodeTyped decodes the body into a built-in type.
 func (x *exchange) decodeTyped(obj runtime.Object) error {
-	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
+	kinds, _, err := builtIn().scheme.ObjectKinds(obj)
 	if err != nil {
 		return err
 	}
-	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(x.req.Body, &kinds[0], obj); err != nil {
+	if _, _, err := builtIn().codecs.UniversalDeserializer().Decode(x.req.Body, &kinds[0], obj); err != nil {
 		return errors.NewBadRequest(err.Error())
 	}
 	return nil
@@ -68,7 +67,7 @@ func (x *exchange) answerTyped(obj runtime.Object) error {
 }
 
 func (x *exchange) answerTypedAs(code int, obj runtime.Object) error {
-	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
+	kinds, _, err := builtIn().scheme.ObjectKinds(obj)
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (x *exchange) answerTypedAs(code int, obj runtime.Object) error {
 		x.out.whole(code, typeProto, appendEnvelope(nil, kinds[0].GroupVersion().String(), kinds[0].Kind, b))
 		return nil
 	}
-	b, err := runtime.Encode(scheme.Codecs.LegacyCodec(kinds[0].GroupVersion()), obj)
+	b, err := runtime.Encode(builtIn().codecs.LegacyCodec(kinds[0].GroupVersion()), obj)
 	if err != nil {
 		return err
 	}

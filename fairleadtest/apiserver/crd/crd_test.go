@@ -12,8 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver/crd"
@@ -236,6 +239,36 @@ func TestApplyMergesByTheSchema(t *testing.T) {
 	c.expect(`409 "Conflict"`, "reason")(apply("two", `{"name":"x","port":2}`))
 	c.expect(`200 "red"`, "spec", "color")(c.get(gadgetsPath + "/a"))
 	c.expect(`200 [{"name":"y","port":2}]`, "spec", "ports")(apply("one", ``))
+}
+
+// gadgetObject is the Go type of a gadget, as an operator has it.
+type gadgetObject struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Ports []struct{ Name string }
+	}
+}
+
+func (g *gadgetObject) DeepCopyObject() runtime.Object {
+	c := *g
+	return &c
+}
+
+// TestKindsInTheScheme: a kind that a program adds to the scheme of client-go is as custom as any other kind.
+func TestKindsInTheScheme(t *testing.T) {
+	scheme.Scheme.AddKnownTypeWithName(gadgets.GroupVersion().WithKind("Gadget"), &gadgetObject{})
+	c := serve(t, manifest)
+	c.expect(`201 {"color":"red","max":5,"min":2}`, "spec")(c.post(gadgetsPath, gadget("b", `"min":2,"odd":1`)))
+	c.expect(`200 {"color":"red","max":6,"min":2}`, "spec")(c.merge(gadgetsPath+"/b", `{"spec":{"max":6}}`))
+	apply := func(manager, ports string) (int, *unstructured.Unstructured) {
+		return c.do(http.MethodPatch, gadgetsPath+"/a?fieldManager="+manager, "application/apply-patch+yaml",
+			gadget("a", `"ports":[`+ports+`]`))
+	}
+	c.expect(`201 [{"name":"x","port":1}]`, "spec", "ports")(apply("one", `{"name":"x","port":1}`))
+	c.expect(`200 [{"name":"x","port":1},{"name":"y","port":2}]`, "spec", "ports")(apply("two", `{"name":"y","port":2}`))
+	c.expect(`415 "UnsupportedMediaType"`, "reason")(c.do(http.MethodPatch, gadgetsPath+"/a",
+		"application/strategic-merge-patch+json", `{"spec":{"min":3}}`))
 }
 
 // TestFieldSelectors: a selectable field of the definition selects objects of lists.

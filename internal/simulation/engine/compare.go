@@ -69,13 +69,11 @@ func (m Mask) Add(a, b State) {
 	}
 }
 
-// Objects returns the masked objects, sorted.
-func (m Mask) Objects() []string {
+// Names returns the masked objects and fields, sorted.
+func (m Mask) Names() []string {
 	var out []string
 	for k := range m {
-		if object, ok := strings.CutSuffix(k, " "); ok {
-			out = append(out, object)
-		}
+		out = append(out, strings.TrimSuffix(k, " "))
 	}
 	slices.Sort(out)
 	return out

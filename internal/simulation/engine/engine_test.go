@@ -125,6 +125,34 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Calls whose bodies differ without faults are counted by their endpoint.
+func TestJudgeCountsVaryingCalls(t *testing.T) {
+	run := func(calls ...string) *Outcome {
+		out := &Outcome{Quiet: true, Calls: map[string]int{}}
+		for _, call := range calls {
+			out.Calls[call]++
+		}
+		return out
+	}
+	ref := NewReference([]*Outcome{run("POST x/a 1", "POST x/b 1"), run("POST x/a 2", "POST x/b 1")}, nil)
+	for _, tt := range []struct {
+		out  *Outcome
+		want string
+	}{
+		{run("POST x/a 3", "POST x/b 1"), ""},
+		{run("POST x/a 3", "POST x/a 3", "POST x/b 1"), "POST x/a had its effect 2 times; without the fault 1"},
+		{run("POST x/a 3", "POST x/b 2"), "POST x/b 2 had its effect 1 times; without the fault 0"},
+	} {
+		got := ""
+		for _, s := range Judge(ref, tt.out) {
+			got += s.Text
+		}
+		if got != tt.want {
+			t.Errorf("the calls %v lead to %q, want %q", tt.out.Calls, got, tt.want)
+		}
+	}
+}
+
 // script is a driver whose subject makes two writes. If flaky returns true, two faults together lead to a wrong end: a
 // crash after the first write and a lost response to the second.
 type script struct{ flaky func(seed uint64) bool }
@@ -212,6 +240,32 @@ func TestSearchCountsFailures(t *testing.T) {
 	if err != nil || r.FailedCount != 12 || len(r.Failed) != 10 ||
 		!strings.Contains(Text(r, Names{}), "12 schedules could not be judged") {
 		t.Errorf("the report is %+v, error %v", r, err)
+	}
+}
+
+// The report names the fields that are not compared, the faults that did not come, and what the driver warns of.
+func TestTextHidesNothing(t *testing.T) {
+	d := driverFunc(func(p Plan) (*Outcome, error) {
+		out, err := script{func(uint64) bool { return false }}.Play(t.Context(), p, nil)
+		out.End = state("pods/default/a=1", fmt.Sprint("pods/default/noise=", p.Seed))
+		out.Warnings = []string{"not modelled: gravity"}
+		for i, f := range p.Faults {
+			out.Reached[i] = f.Kind != Lost
+		}
+		return out, err
+	})
+	r, err := Search(t.Context(), d, Options{Steps: 1, Schedules: 20, Faults: Classes["lost"]})
+	if err != nil || len(r.Findings) > 0 {
+		t.Fatalf("the report is %+v, error %v", r, err)
+	}
+	for _, want := range []string{
+		"\n  1 objects and fields are not compared, since they differ without faults:\n    pods/default/noise value\n",
+		"schedules did not come to the moment of their fault:\n    the answer to the 1st update of pods/default/a is lost\n",
+		"\n  not modelled: gravity",
+	} {
+		if text := Text(r, Names{}); !strings.Contains(text, want) {
+			t.Errorf("the report has no %q:\n%s", want, text)
+		}
 	}
 }
 

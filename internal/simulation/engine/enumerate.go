@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -23,7 +24,9 @@ type Reference struct {
 	Want     *Want    // the final state, and what differs between the runs
 	Writes   []Moment // of the subject, in the order of the first run
 	Changes  []Moment // of objects that the subject watches
-	Disagree []string // what the runs do not agree on, for the report
+	Disagree []string // objects and fields that differ between the runs, for the report
+
+	varying map[string]bool // endpoints whose calls differ between the runs, such as by a uid in the body
 }
 
 // NewReference joins the outcomes of several runs of one workload. The ignored paths are not compared.
@@ -42,12 +45,50 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 		watched[kind] = true
 	}
 	ref.Changes = common(runs, func(e Event) (Moment, bool) { return e.Changed, watched[e.Changed.Kind()] })
-	ref.Disagree = ref.Want.Mask.Objects()
+	ref.Disagree = ref.Want.Mask.Names()
+	ref.varying = map[string]bool{}
+	for _, a := range runs {
+		for _, b := range runs {
+			for call, n := range a.Calls {
+				if b.Calls[call] != n {
+					ref.varying[endpoint(call)] = true
+				}
+			}
+		}
+	}
+	ref.Calls = map[string]int{}
+	for _, run := range runs {
+		for call, n := range ref.calls(run) {
+			ref.Calls[call] = max(ref.Calls[call], n)
+		}
+	}
 	return ref
 }
 
-// Subject is the actor of events that the subject causes.
-const Subject = "subject"
+// calls returns the numbers of calls of a run. Calls of a varying endpoint are counted together.
+func (r *Reference) calls(run *Outcome) map[string]int {
+	out := map[string]int{}
+	for call, n := range run.Calls {
+		if e := endpoint(call); r.varying[e] {
+			call = e
+		}
+		out[call] += n
+	}
+	return out
+}
+
+// endpoint returns a call without its body.
+func endpoint(call string) string {
+	method, rest, _ := strings.Cut(call, " ")
+	url, _, _ := strings.Cut(rest, " ")
+	return method + " " + url
+}
+
+// Subject is the actor of events that the subject causes, and Cluster that of the controllers of Kubernetes.
+const (
+	Subject = "subject"
+	Cluster = "cluster"
+)
 
 // common returns the distinct moments that all runs have, in the order of the first one.
 func common(runs []*Outcome, pick func(Event) (Moment, bool)) []Moment {
@@ -70,33 +111,75 @@ func common(runs []*Outcome, pick func(Event) (Moment, bool)) []Moment {
 	return slices.DeleteFunc(order, func(m Moment) bool { return count[m] < len(runs) })
 }
 
-// Single returns all plans with one fault of the given kinds, those of writes first. Watches are late by late. If only
-// has elements, it keeps moments of these resources.
+// Single returns all plans with one fault of the given kinds. The classes take turns, and so do the kinds of a class.
+// Each kind spreads its moments. So any number of plans from the beginning shows each class, in all parts of the
+// workload. Watches are late by late. If only has elements, it keeps moments of these resources.
 func Single(ref *Reference, kinds []FaultKind, late time.Duration, only []string) []Plan {
+	var order []string // of the classes
+	classes := map[string][][]Plan{}
+	for i, kind := range kinds {
+		class := kind.class()
+		if classes[class] == nil {
+			order = append(order, class)
+		}
+		shift := float64(i) / float64(len(kinds))
+		classes[class] = append(classes[class], spread(ref.single(kind, late, only), shift))
+	}
+	var turns [][]Plan
+	for _, class := range order {
+		turns = append(turns, takeTurns(classes[class]))
+	}
+	return takeTurns(turns)
+}
+
+// single returns the plans with one fault of a kind, in the order of their moments.
+func (r *Reference) single(kind FaultKind, late time.Duration, only []string) []Plan {
+	moments, lasts := r.Writes, time.Duration(0)
+	switch kind {
+	case Late, LateCrash:
+		moments, lasts = r.Changes, late
+	case Pause, Depose:
+		if !r.Leads {
+			return nil
+		}
+		lasts = pause
+	}
 	var out []Plan
-	add := func(f Fault) { out = append(out, Plan{Faults: []Fault{f}}) }
-	for _, kind := range kinds {
-		switch kind {
-		case Late, LateCrash:
-			for _, m := range ref.Changes {
-				if selected(m, only) {
-					add(Fault{Kind: kind, At: m, For: Duration(late)})
-				}
-			}
-		case Pause, Depose:
-			if !ref.Leads {
-				continue
-			}
-			for _, m := range ref.Writes {
-				if selected(m, only) {
-					add(Fault{Kind: kind, At: m, For: Duration(pause)})
-				}
-			}
-		default:
-			for _, m := range ref.Writes {
-				if selected(m, only) && possible(kind, m) {
-					add(Fault{Kind: kind, At: m})
-				}
+	for _, m := range moments {
+		if selected(m, only) && possible(kind, m) {
+			out = append(out, Plan{Faults: []Fault{{Kind: kind, At: m, For: Duration(lasts)}}})
+		}
+	}
+	return out
+}
+
+// spread returns the plans in an order of which each beginning is spread evenly over all of them: that of the fractions
+// of the multiples of the golden ratio. Another shift, from 0 to 1, begins with other plans.
+func spread(plans []Plan, shift float64) []Plan {
+	order := make([]int, len(plans))
+	for i := range order {
+		order[i] = i
+	}
+	fraction := func(i int) float64 {
+		_, f := math.Modf(float64(i)*math.Phi + shift)
+		return f
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(fraction(a), fraction(b)) })
+	out := make([]Plan, len(plans))
+	for i, from := range order {
+		out[i] = plans[from]
+	}
+	return out
+}
+
+// takeTurns returns the elements of all lists: the first of each, then the second of each, and so on.
+func takeTurns(lists [][]Plan) []Plan {
+	var out []Plan
+	for i, more := 0, true; more; i++ {
+		more = false
+		for _, list := range lists {
+			if i < len(list) {
+				out, more = append(out, list[i]), true
 			}
 		}
 	}

@@ -28,7 +28,8 @@ type Outcome struct {
 	Broken []Broken `json:"broken,omitempty"`
 	// Exits are the ends of the subject that no fault of the plan demands.
 	Exits []string `json:"exits,omitempty"`
-	// Calls counts the calls to services outside the cluster that must not be repeated.
+	// Calls counts the calls to services outside the cluster that must not be repeated. A key is method, URL and body,
+	// with a space between them.
 	Calls map[string]int `json:"calls,omitempty"`
 	// Watched are the kinds that the subject watches, and Leads reports whether it uses a lock for leader election.
 	Watched []string `json:"watched,omitempty"`

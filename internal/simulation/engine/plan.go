@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,13 +38,16 @@ var Classes = map[string][]FaultKind{
 }
 
 // ClassNames returns the names of Classes, sorted.
-func ClassNames() []string {
-	names := make([]string, 0, len(Classes))
-	for name := range Classes {
-		names = append(names, name)
+func ClassNames() []string { return slices.Sorted(maps.Keys(Classes)) }
+
+// class returns the class of the kind.
+func (k FaultKind) class() string {
+	for name, kinds := range Classes {
+		if slices.Contains(kinds, k) {
+			return name
+		}
 	}
-	slices.Sort(names)
-	return names
+	return ""
 }
 
 // needsReplicas reports whether a fault only shows with two replicas.

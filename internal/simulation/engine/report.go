@@ -45,15 +45,19 @@ func Text(r *Report, n Names) string {
 	if left := r.Planned - (r.Played - r.Pairs); left > 0 && len(r.Findings) == 0 {
 		line(left, "single faults were not played: the time or the number of schedules is bounded")
 	}
-	line(r.Unreached, "schedules did not come to the moment of their fault")
+	line(r.Unreached, "schedules did not come to the moment of their fault:")
+	for _, text := range r.Never {
+		fmt.Fprintf(&b, "    %s\n", text)
+	}
 	line(r.Otherwise, "schedules took another course to the same end")
 	line(r.Unconfirmed, "suspicions did not repeat and are not findings")
 	line(r.FailedCount, "schedules could not be judged:")
 	for _, text := range r.Failed {
 		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n      "))
 	}
-	for _, object := range r.Disagree {
-		fmt.Fprintf(&b, "  not compared, since it differs without faults: %s\n", object)
+	line(len(r.Disagree), "objects and fields are not compared, since they differ without faults:")
+	for _, name := range r.Disagree[:min(len(r.Disagree), maxLines)] {
+		fmt.Fprintf(&b, "    %s\n", name)
 	}
 	for _, text := range r.Warnings {
 		fmt.Fprintf(&b, "  %s\n", text)

@@ -15,6 +15,7 @@ const (
 	replays     = 3 // of a suspicious plan
 	confirmed   = 2 // of these replays must show the symptom
 	maxFindings = 5
+	maxLines    = 10 // of the report about one subject
 )
 
 // Options configure a search. The zero value plays all faults, without a bound.
@@ -52,14 +53,16 @@ type Report struct {
 	Writes  int `json:"writes"`
 	Changes int `json:"changes"`
 	Planned int `json:"planned"`
-	// Played counts schedules with faults, Pairs those with two. Unreached counts schedules of which no fault came,
-	// Unconfirmed those whose symptom did not repeat, and Otherwise those with another course and the same end.
-	Played      int `json:"played"`
-	Pairs       int `json:"pairs"`
-	Unreached   int `json:"unreached"`
-	Unconfirmed int `json:"unconfirmed"`
-	Otherwise   int `json:"otherwise"`
-	// Failed are schedules that could not be judged, with the reason. The first ten are kept.
+	// Played counts schedules with faults, Pairs those with two. Unreached counts schedules of which no fault came; Never
+	// holds the first of their plans. Unconfirmed counts those whose symptom did not repeat, and Otherwise those with
+	// another course and the same end.
+	Played      int      `json:"played"`
+	Pairs       int      `json:"pairs"`
+	Unreached   int      `json:"unreached"`
+	Never       []string `json:"never,omitempty"`
+	Unconfirmed int      `json:"unconfirmed"`
+	Otherwise   int      `json:"otherwise"`
+	// Failed are schedules that could not be judged, with the reason. The first of them are kept.
 	Failed      []string      `json:"failed,omitempty"`
 	FailedCount int           `json:"failedCount"`
 	Disagree    []string      `json:"disagree,omitempty"`
@@ -277,11 +280,13 @@ func (s *search) count(ref *Reference, p Plan, out *Outcome, err error) {
 	switch {
 	case err != nil:
 		r.FailedCount++
-		if len(r.Failed) < 10 {
+		if len(r.Failed) < maxLines {
 			r.Failed = append(r.Failed, fmt.Sprintf("%s: %v", p, err))
 		}
 	case !slices.Contains(out.Reached, true):
-		r.Unreached++
+		if r.Unreached++; len(r.Never) < maxLines {
+			r.Never = append(r.Never, p.String())
+		}
 	case AnotherCourse(ref, out):
 		r.Otherwise++
 	}

@@ -44,8 +44,9 @@ func Judge(ref *Reference, out *Outcome) []Symptom {
 	for _, b := range out.Broken {
 		add(Violated, b.Reason, fmt.Sprintf("%s (after %s)", b.Reason, b.At))
 	}
-	for _, call := range slices.Sorted(maps.Keys(out.Calls)) {
-		if n, want := out.Calls[call], ref.Calls[call]; n > want {
+	calls := ref.calls(out)
+	for _, call := range slices.Sorted(maps.Keys(calls)) {
+		if n, want := calls[call], ref.Calls[call]; n > want {
 			add(Doubled, call, fmt.Sprintf("%s had its effect %d times; without the fault %d", call, n, want))
 		}
 	}

@@ -47,7 +47,7 @@ func (o *outside) serve(r *http.Request, h http.Handler, body []byte) *http.Resp
 	if (r.Method != http.MethodPost && r.Method != http.MethodPatch) || resp.StatusCode >= 300 {
 		return resp
 	}
-	call := r.Method + " " + r.URL.Host + r.URL.Path
+	call := r.Method + " " + r.URL.Host + r.URL.EscapedPath()
 	if len(body) > 0 && len(body) <= 200 {
 		call += " " + string(body)
 	}

@@ -103,7 +103,7 @@ func (r *recorder) onChange(c apiserver.Change) {
 // event returns the event of the write in progress, if that has no change yet and may have led to this one, or a new
 // event.
 func (r *recorder) event(object string) *engine.Event {
-	actor := "cluster"
+	actor := engine.Cluster
 	if r.writing >= 0 {
 		switch w := &r.trace[r.writing]; {
 		case r.concurrent && w.Write.Object != object:

@@ -53,6 +53,8 @@ type Options struct {
 	Config *rest.Config
 	// Resources returns what the API server serves.
 	Resources func() []apiserver.Resource
+	// Gaps says of kinds what a model API server does not have, such as "no controller". Nil: the server is a real one.
+	Gaps map[schema.GroupResource]string
 	// Idle reports whether the controllers of the cluster have nothing to do.
 	Idle func() bool
 	// Stored, if set, waits until the change of a write has been given to OnChange. q is the write and resp its answer,
@@ -87,6 +89,7 @@ func New(o Options) (*Run, error) {
 	r.wire = &wire{
 		progress: o.Progress, seed: o.Plan.Seed, rec: rec, gates: gates, turn: make(chan struct{}, 1),
 		stored: o.Stored, reached: o.Reached,
+		coverage: &coverage{gaps: o.Gaps, resources: o.Resources, lines: map[string]bool{}},
 	}
 	r.config = r.Client("workload")
 	var err error
@@ -169,6 +172,7 @@ func (r *Run) work(ctx context.Context, steps []Step) *engine.Outcome {
 	out.Quiet, out.Busy = r.settle(ctx)
 	out.End, out.Calls, out.Elapsed = r.rec.state(), r.Calls(), r.Elapsed()
 	r.rec.report(out)
+	out.Warnings = r.wire.coverage.report()
 	return out
 }
 

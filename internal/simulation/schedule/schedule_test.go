@@ -7,6 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,6 +36,43 @@ func TestParse(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s %s is %q, want %q", tt.method, tt.url, got, tt.want)
 		}
+	}
+}
+
+// What the subject uses and the server does not have is reported, and nothing else.
+func TestCoverage(t *testing.T) {
+	c := &coverage{
+		gaps: map[schema.GroupResource]string{{Group: "batch", Resource: "cronjobs"}: "no controller"},
+		resources: func() []apiserver.Resource {
+			return []apiserver.Resource{
+				{Version: "v1", Resource: "pods", Subresources: []string{"status"}},
+				{Group: "batch", Version: "v1", Resource: "cronjobs"},
+			}
+		},
+		lines: map[string]bool{},
+	}
+	for _, tt := range []struct {
+		path string
+		code int
+	}{
+		{"/api/v1/namespaces/a/pods/b", 404},
+		{"/api/v1/namespaces/a/pods/b/status", 404},
+		{"/api/v1/namespaces/a/pods/b/eviction", 404},
+		{"/api/v1/nodes", 404},
+		{"/api/v1/secrets", 200},
+		{"/apis/batch/v1/cronjobs?watch=true", 200},
+		{"/apis/batch/v1beta1", 404},
+		{"/apis/apps/v1", 200},
+		{"/healthz", 404},
+	} {
+		c.asked(httptest.NewRequest(http.MethodGet, tt.path, nil), tt.code)
+	}
+	want := []string{
+		"not modelled: apis/batch/v1beta1 is not served", "not modelled: cronjobs.batch have no controller",
+		"not modelled: v1/nodes is not served", "not modelled: v1/pods/eviction is not served",
+	}
+	if diff := cmp.Diff(want, c.report()); diff != "" {
+		t.Errorf("the report (-want +got):\n%s", diff)
 	}
 }
 

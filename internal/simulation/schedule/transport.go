@@ -33,6 +33,8 @@ type wire struct {
 
 	stored  func(context.Context, schema.GroupResource, *http.Response) // see Options; may be nil
 	reached func(context.Context, schema.GroupResource, string)         // see Options; may be nil
+
+	coverage *coverage
 }
 
 // transport sends the requests of one process to the API server. If that is a process of the subject, the faults of
@@ -50,6 +52,14 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errKilled
 	}
 	t.progress()
+	resp, err := t.roundTrip(r)
+	if err == nil && t.actor != engine.Cluster {
+		t.coverage.asked(r, resp.StatusCode)
+	}
+	return resp, err
+}
+
+func (t *transport) roundTrip(r *http.Request) (*http.Response, error) {
 	q, ok := parse(r)
 	switch {
 	case !ok:

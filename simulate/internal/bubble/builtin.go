@@ -1,6 +1,10 @@
 package bubble
 
-import "github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+)
 
 // more returns kinds that controllers often use and that the model serves without defaults and rules.
 func more() []apiserver.Resource {
@@ -17,4 +21,16 @@ func more() []apiserver.Resource {
 			Namespaced: true, Subresources: status, ShortNames: []string{"hpa"},
 		},
 	}
+}
+
+// gaps is what the model does not have for kinds that it serves. The report names the kinds that the subject uses.
+var gaps = map[schema.GroupResource]string{
+	{Resource: "endpoints"}:                                      "no controller",
+	{Resource: "limitranges"}:                                    "no defaults, rules or effect",
+	{Resource: "resourcequotas"}:                                 "no defaults, rules, controller or effect",
+	{Group: "apps", Resource: "controllerrevisions"}:             "no controller",
+	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}: "no defaults, rules or controller",
+	{Group: "batch", Resource: "cronjobs"}:                       "no controller",
+	{Group: "networking.k8s.io", Resource: "networkpolicies"}:    "no defaults, rules or effect",
+	{Group: "policy", Resource: "poddisruptionbudgets"}:          "no controller or effect",
 }

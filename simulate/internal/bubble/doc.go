@@ -2,5 +2,5 @@
 // Kubernetes, and the subject, a Go function. Time is virtual.
 //
 //   - play.go: Play, the wiring of one run. It owns no state.
-//   - builtin.go: kinds without defaults and rules.
+//   - builtin.go: kinds without defaults and rules, and what else the model does not have.
 package bubble

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/simulate/internal/controllers"
 )
 
-// Date is the virtual time at which each run begins, so that certificates and tokens are valid.
+// Date is the virtual time at which each run begins, so that certificates and tokens are valid. The report shows it.
 var Date = time.Date(2026, time.January, 15, 12, 0, 0, 0, time.UTC)
 
 // pace counts virtual time, which costs nothing. Back-off of usual controllers ends at about 16 minutes, but grows to
@@ -66,12 +66,12 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	}
 	r, err := schedule.New(schedule.Options{
 		Plan: p, Want: want, Pace: pace, Invariants: s.Invariants, Outside: s.Outside, Config: server.Config(),
-		Resources: server.Resources, Idle: func() bool { return others.Idle() }, Progress: s.Progress,
+		Resources: server.Resources, Gaps: gaps, Idle: func() bool { return others.Idle() }, Progress: s.Progress,
 	})
 	if err != nil {
 		return nil, err
 	}
-	others = controllers.New(controllers.Options{Config: r.Client("cluster"), Delay: r.DelayOf})
+	others = controllers.New(controllers.Options{Config: r.Client(engine.Cluster), Delay: r.DelayOf})
 	for _, c := range early {
 		r.OnChange(c)
 		others.OnChange(c)
@@ -98,6 +98,8 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	}, s.Steps)
 	cancel()
 	<-done
+	out.Warnings = append(out.Warnings, "not modelled: admission and authorization",
+		"virtual time begins at "+Date.Format(time.RFC3339))
 	return out, err
 }
 
