@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// holdings is what a member states in its Lease about its slots. A record that is made anew adopts it. The statement may
-// be as old as a renewal, so it assigns slots in the record, and proves nothing about their present holder.
+// holdings is what a member states in its Lease about its slots. A new record adopts it. The statement may be as old as
+// a renewal, so it assigns slots in the record, and proves nothing about their present holder.
 type holdings struct {
 	Of       int    `json:"of"`
 	By       string `json:"by"`

@@ -19,7 +19,7 @@ const Label = "fairlead.io/shard-group"
 const (
 	recordAnnotation = "fairlead.io/shard-record" // of the group: see record
 	roleAnnotation   = "fairlead.io/shard-role"   // of the group: Options.Role
-	// of the group: it replaces a deleted one, and no slot was given since
+	// of the group: it replaces another one, and its record has not been founded since
 	recreatedAnnotation = "fairlead.io/shard-recreated"
 	groupAnnotation     = "fairlead.io/shard-group-uid"
 	addressAnnotation   = "fairlead.io/shard-address"  // of a member: Options.Address

@@ -214,8 +214,8 @@ func TestCopiedThenDeleted(t *testing.T) {
 	})
 }
 
-// TestDeletedUnlisted checks that members which may not list Leases keep their slots while the group is deleted, and give
-// no slot before they may.
+// TestDeletedUnlisted checks that members which may not list Leases keep their slots while the group is deleted, and
+// give no slot before they may.
 func TestDeletedUnlisted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		one, two, _ := w.three(Options{})

@@ -137,8 +137,8 @@ func (l *groupLease) remember(object *lease, r *record) {
 	l.setRecord(r)
 }
 
-// discard deletes a Lease whose record failed to be read with err. The group is created again when all holders of its
-// slots have noticed. discard keeps the record of a newer version of the program. ctx may have ended.
+// discard deletes a Lease whose record failed to be read with err, so that members create the group again. It keeps the
+// record of a newer version of the program. ctx may have ended.
 func (l *groupLease) discard(ctx context.Context, object *lease, err error) error {
 	if errors.As(err, new(errFormat)) {
 		return err

@@ -340,9 +340,8 @@ func (m *memberLoop) announceWrite(before, after *record, c change) {
 }
 
 // mayFound reports whether free slots may be given in this incarnation of the group Lease. There must be no Lease of a
-// member of another incarnation, or of a member that the record does not contain. If there was another incarnation, the
-// member also waits for the duration of a Lease. The deletion of the group may have included Leases of members that have
-// not noticed yet.
+// stranger; see liveness.strangers. If there was another incarnation, the member also waits for the duration of a
+// Lease. The deletion of the group may have included Leases of members that have not noticed yet.
 func (m *memberLoop) mayFound(group types.UID, r *record) (bool, error) {
 	all, err := m.group.list(m.t.ctx)
 	if err != nil {

@@ -187,7 +187,8 @@ func TestApplyProperties(t *testing.T) {
 		r := drawRecord(t)
 		some := rapid.SampledFrom(append([]string{"nobody"}, ids(r.members)...))
 		c := change{
-			from: some.Draw(t, "from"), release: r.layout.Set(), claim: r.layout.Set(), found: rapid.SampledFrom([]string{"", "uid"}).Draw(t, "found"),
+			from: some.Draw(t, "from"), release: r.layout.Set(), claim: r.layout.Set(),
+			found:   rapid.SampledFrom([]string{"", "uid"}).Draw(t, "found"),
 			abandon: rapid.IntRange(0, 4).Draw(t, "abandon") == 0,
 		}
 		if rapid.Bool().Draw(t, "join") {

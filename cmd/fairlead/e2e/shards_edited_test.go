@@ -62,7 +62,7 @@ func TestEditedGroup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		begun := time.Now()
+		begun, longest := time.Now(), time.Duration(0)
 		if err := harm(); err != nil {
 			t.Fatal(err)
 		}
@@ -79,10 +79,11 @@ func TestEditedGroup(t *testing.T) {
 			}
 			created := time.Now()
 			holder.Event("ADDED", namespace+"/"+o.Name)
-			if took := time.Since(created); took > 5*time.Second {
-				t.Errorf("%s is shown after %v.", o.Name, took)
-			}
+			longest = max(longest, time.Since(created))
 			<-time.After(time.Second)
+		}
+		if t.Logf("Each object was shown within %v.", longest); longest > 5*time.Second {
+			t.Error("The work has stopped.")
 		}
 		if now, err := leases.Get(t.Context(), "maps", metav1.GetOptions{}); err != nil || now.UID == was.UID {
 			t.Errorf("The group was not created again: %v.", err)
