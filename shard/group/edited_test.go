@@ -258,6 +258,33 @@ func TestOtherLayoutWaits(t *testing.T) {
 	})
 }
 
+// TestOtherLayoutCreates checks that a member without slots does not keep a group of another layout from its slots.
+func TestOtherLayoutCreates(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one := w.start("one", random(), Options{Weight: maxWeight})
+		w.play(3 * time.Second)
+		two := w.start("two", random(), Options{})
+		w.play(3 * time.Second)
+		two.set(func() { two.faults.answer = 500 * time.Millisecond }) // the other one is quicker
+		other := w.start("other", random(), Options{Layout: shard.Layout{Slots: 16}})
+		w.play(3 * time.Second)
+		one.set(func() { one.faults.killed = true })
+		if err := w.server.Remove(leaseResource, "a", leaseName("gateways", one.g.Status().Member)); err != nil {
+			t.Fatal(err)
+		}
+		one.stop()
+		w.removeGroup()
+		w.play(2 * time.Second)
+		if of := two.g.Status().Group.Of; of != 16 {
+			t.Fatalf("The group was created with %d slots.", of)
+		}
+		w.within(20*time.Second, 16, "a member of another layout has created the group")
+		if !other.g.Held().IsAll() {
+			t.Errorf("The other one holds %s.", other.g.Held())
+		}
+	})
+}
+
 // TestCopied: the group is made anew from a copy, by somebody who means well, and one member cannot see it.
 func TestCopied(t *testing.T) {
 	for _, tc := range []struct {
@@ -403,6 +430,18 @@ func TestMarked(t *testing.T) {
 		if again := one.g.Status().Member; again == id || again == "" || !one.g.Held().IsAll() {
 			t.Errorf("%s goes on as %s and holds %s", id, again, one.g.Held())
 		}
+	})
+}
+
+// TestMemberLeaseUnlabeled checks that a member whose Lease loses its label keeps its slots.
+func TestMemberLeaseUnlabeled(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one, _, _ := w.three(Options{})
+		if _, err := w.server.Change(leaseResource, "a", leaseName("gateways", one.g.Status().Member),
+			func(u *unstructured.Unstructured) { u.SetLabels(nil) }); err != nil {
+			t.Fatal(err)
+		}
+		w.keeps(20*time.Second, "an edit of a Lease")
 	})
 }
 

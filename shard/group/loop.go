@@ -140,10 +140,9 @@ func (m *memberLoop) step(leaving bool) (left bool, err error) {
 	}
 	object, err := m.object(leaving)
 	if _, seen := m.view.get(t.lease.name); !seen && t.group() != "" {
-		t.fail(leasing.ErrDeleted) // if the group was deleted too, no other member knows this one
-		return false, nil
+		m.checkLease() // if the group was deleted too, no other member knows this one
 	}
-	if err != nil || object == nil {
+	if err != nil || object == nil || t.ctx.Err() != nil {
 		return err == nil && t.slots.held().IsEmpty(), err
 	}
 	r, err := m.read(object)
@@ -178,8 +177,8 @@ func (m *memberLoop) step(leaving bool) (left bool, err error) {
 // says why this member may not join.
 func (m *memberLoop) change(group types.UID, r *record, other error, leaving bool) (c change, err error) {
 	t, held := m.t, m.t.slots.held()
-	if other != nil && !held.IsEmpty() {
-		t.fail(other)
+	if other != nil && t.group() != "" {
+		t.fail(other) // the Lease would keep the other members from slots
 		return c, other
 	}
 	c = change{from: t.id, drop: m.dead(r), release: t.slots.unrecorded(), claim: m.layout.Set()}
@@ -236,6 +235,16 @@ func (m *memberLoop) object(leaving bool) (*lease, error) {
 		return object, err
 	}
 	return m.group.create(m.t.ctx, m.live.isFresh)
+}
+
+// checkLease ends the term if its Lease was deleted. If the Lease has only lost its label, checkLease restores it.
+func (m *memberLoop) checkLease() {
+	switch got, err := m.t.lease.examine(m.t.ctx, m.clock.Stamp()); {
+	case err == nil:
+		m.view.observe(got)
+	case errors.Is(err, errRevoked):
+		m.t.fail(err)
+	}
 }
 
 // read returns the record of the group. If members have not written it, read deletes the group. This member keeps its
