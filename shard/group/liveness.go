@@ -76,7 +76,7 @@ func (l *liveness) check(ctx context.Context, name, own string) (dead bool, err 
 	if s.Lease().Annotations[deadAnnotation] != "" {
 		return true, nil
 	}
-	if s.Unchanged(l.now()) < max(l.opt.Duration, durationOf(s.Lease())) {
+	if !l.hasExpired(s) {
 		return false, nil
 	}
 	return l.mark(ctx, s.Lease(), own)
@@ -137,18 +137,21 @@ func (l *liveness) strangers(all []lease, r *record, group types.UID) (some, gon
 	}
 	for name, s := range before {
 		id, _ := strings.CutPrefix(name, leaseName(l.opt.Name, ""))
-		gone = gone || !listed[name] && !l.hasEnded(id) && s.Lease() != nil &&
-			s.Unchanged(l.now()) < max(l.opt.Duration, durationOf(s.Lease()))
+		gone = gone || !listed[name] && !l.hasEnded(id) && !l.hasExpired(s)
 	}
 	return some || len(l.foreign) > 0, gone
 }
 
-// isFresh reports whether the holder of an observed Lease may still work.
+// isFresh reports whether the holder of a listed Lease may still work.
 func (l *liveness) isFresh(o *lease) bool {
 	id, _ := strings.CutPrefix(o.Name, leaseName(l.opt.Name, ""))
-	s, ok := l.view.get(o.Name)
-	return ok && o.Annotations[deadAnnotation] == "" && !l.hasEnded(id) &&
-		s.Unchanged(l.now()) < max(l.opt.Duration, durationOf(o))
+	s, _ := l.view.get(o.Name)
+	return o.Annotations[deadAnnotation] == "" && !l.hasEnded(id) && !l.hasExpired(s)
+}
+
+// hasExpired reports whether a Lease was not renewed for its duration. It is false for a Lease that was not observed.
+func (l *liveness) hasExpired(s leasing.Observation) bool {
+	return s.Lease() != nil && s.Unchanged(l.now()) >= max(l.opt.Duration, durationOf(s.Lease()))
 }
 
 // clean deletes Leases that belong to no member of the record and are dead or no longer renewed.
@@ -160,8 +163,7 @@ func (l *liveness) clean(ctx context.Context, own string, r *record) {
 		if !ok || r.member(id) != nil || id == own {
 			continue
 		}
-		if s.Lease().Annotations[deadAnnotation] == "" &&
-			s.Unchanged(l.now()) < max(l.opt.Duration, durationOf(s.Lease())) {
+		if s.Lease().Annotations[deadAnnotation] == "" && !l.hasExpired(s) {
 			continue
 		}
 		switch err := l.client.Delete(ctx, s.Lease().Name, s.Lease().UID, s.Lease().ResourceVersion); {
