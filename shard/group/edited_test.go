@@ -168,24 +168,42 @@ func TestDeletedUnseen(t *testing.T) {
 // TestDeletedWithLease checks that a member keeps its slots to itself until it has stopped, if its Lease is deleted
 // together with the group. A member that joins cannot have known it.
 func TestDeletedWithLease(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		one := w.start("one", random(), Options{Weight: maxWeight})
-		w.play(3 * time.Second)
-		two := w.start("two", random(), Options{})
-		w.play(3 * time.Second)
-		if !one.g.Held().IsAll() || two.g.Status().Member == "" {
-			t.Fatalf("one holds %s, two is %q", one.g.Held(), two.g.Status().Member)
-		}
-		one.set(func() { one.faults.cut = true })
-		w.removeGroup()
-		if err := w.server.Remove(leaseResource, "a", leaseName("gateways", one.g.Status().Member)); err != nil {
-			t.Fatal(err)
-		}
-		w.play(3 * time.Second) // the Lease of two names the new group
-		w.start("three", random(), Options{})
-		w.play(11 * time.Second)
-		w.within(10*time.Second, 8, "a deletion of the group and a Lease")
-	})
+	for _, tc := range []struct {
+		reason string
+		dead   bool
+	}{{"Another member lives, without slots.", false}, {"Another member is marked as dead.", true}} {
+		t.Run(tc.reason, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				one := w.start("one", random(), Options{Weight: maxWeight})
+				w.play(3 * time.Second)
+				two := w.start("two", random(), Options{})
+				w.play(3 * time.Second)
+				other := leaseName("gateways", two.g.Status().Member)
+				if !one.g.Held().IsAll() {
+					t.Fatalf("one holds %s", one.g.Held())
+				}
+				one.set(func() { one.faults.cut = true })
+				if tc.dead {
+					two.set(func() { two.faults.killed = true })
+					if _, err := w.server.Change(leaseResource, "a", other, func(u *unstructured.Unstructured) {
+						a := u.GetAnnotations()
+						a[deadAnnotation] = "one"
+						u.SetAnnotations(a)
+					}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w.removeGroup()
+				if err := w.server.Remove(leaseResource, "a", leaseName("gateways", one.g.Status().Member)); err != nil {
+					t.Fatal(err)
+				}
+				w.play(3 * time.Second) // the Lease of two names the new group
+				w.start("three", random(), Options{})
+				w.play(11 * time.Second)
+				w.within(10*time.Second, 8, "a deletion of the group and a Lease")
+			})
+		})
+	}
 }
 
 // TestCopiedThenDeleted checks that slots which a record leaves out stay with the member that holds them until it has

@@ -65,13 +65,14 @@ func (l *groupLease) list(ctx context.Context) ([]lease, error) {
 	return all.Items, nil
 }
 
-// create creates the Lease. Its record adopts what fresh Leases of members name.
+// create creates the Lease. Its record adopts what fresh Leases of members name. Any Lease of a member, even a dead one,
+// shows that there was another incarnation.
 func (l *groupLease) create(ctx context.Context, isFresh func(*lease) bool) (*lease, error) {
 	all, err := l.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := fresh(l.layout, l.opt.Leader)
+	r, again := fresh(l.layout, l.opt.Leader), l.uid != "" || len(all) > 0
 	all = slices.DeleteFunc(all, func(o lease) bool { return !isFresh(&o) })
 	if err := r.adopt(all, leaseName(l.opt.Name, "")); err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func (l *groupLease) create(ctx context.Context, isFresh func(*lease) bool) (*le
 	metav1.SetMetaDataLabel(&o.ObjectMeta, Label, l.opt.Name)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, roleAnnotation, l.opt.Role)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, recordAnnotation, r.encode())
-	if l.uid != "" || len(all) > 0 {
+	if again {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, recreatedAnnotation, "true")
 	}
 	got, err := l.client.Create(ctx, o)
