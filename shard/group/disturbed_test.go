@@ -296,7 +296,7 @@ func (c *schedule) atPeace() {
 		}
 		for end := time.Now().Add(25 * time.Second); time.Now().Before(end) && !c.t.Failed(); {
 			c.play(50 * time.Millisecond)
-			c.within(0, n, "an edit or a deletion")
+			c.within(time.Second, n, "an edit or a deletion") // a planned move takes a moment
 		}
 	case len(c.live) < 2 || c.rnd.IntN(3) == 0:
 		c.join()
