@@ -382,6 +382,11 @@ func TestEdited(t *testing.T) {
 		{"as it was at the beginning", func(_ *object, a notes) {
 			a[recordAnnotation] = fresh(shard.Layout{Slots: 8}, "").encode()
 		}, "it is at 0, and was at"},
+		{"as it was in a former group", func(_ *object, a notes) {
+			r := fresh(shard.Layout{Slots: 8}, "")
+			r.rev, r.members = 1000, []member{{ID: "x", Weight: 1}}
+			a[recordAnnotation] = r.encode()
+		}, "it is that of a former group"},
 		{"no label", func(u *object, _ notes) { u.SetLabels(nil) }, ""},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
