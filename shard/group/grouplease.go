@@ -65,8 +65,8 @@ func (l *groupLease) list(ctx context.Context) ([]lease, error) {
 	return all.Items, nil
 }
 
-// create creates the Lease. Its record adopts what fresh Leases of members name. Any Lease of a member, even a dead one,
-// shows that there was another incarnation.
+// create creates the Lease. Its record adopts what fresh Leases of members name. Any Lease of a member, even a dead
+// one, shows that there was another incarnation.
 func (l *groupLease) create(ctx context.Context, isFresh func(*lease) bool) (*lease, error) {
 	all, err := l.list(ctx)
 	if err != nil {
@@ -102,8 +102,8 @@ func (l *groupLease) newest(got *lease) *lease {
 }
 
 // read returns the record in a Lease. joined reports that this member takes part in this incarnation of the Lease, and
-// was that its record has contained this member. The error matches ErrNotGroup or ErrRole if the Lease never was that of
-// the group, and errRecord if members have not written it.
+// was that its record has contained this member. The error matches ErrNotGroup or ErrRole if the Lease never was that
+// of the group, and errRecord if members have not written it.
 func (l *groupLease) read(object *lease, joined, was bool) (*record, error) {
 	name := fmt.Sprintf("%s/%s", l.opt.Namespace, l.opt.Name)
 	role := object.Annotations[roleAnnotation]
