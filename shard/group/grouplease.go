@@ -101,10 +101,10 @@ func (l *groupLease) newest(got *lease) *lease {
 	return got
 }
 
-// read returns the record in a Lease. joined reports that this member takes part in this incarnation of the Lease, and
-// was that its record has contained this member. The error matches ErrNotGroup or ErrRole if the Lease never was that
-// of the group, and errRecord if members have not written it.
-func (l *groupLease) read(object *lease, joined, was bool) (*record, error) {
+// read returns the record in a Lease. joined reports that this member takes part in this incarnation of the Lease. self
+// is the ID of this member if the record has contained it, or "". The error matches ErrNotGroup or ErrRole if the Lease
+// never was that of the group, and errRecord if members have not written it.
+func (l *groupLease) read(object *lease, joined bool, self string) (*record, error) {
 	name := fmt.Sprintf("%s/%s", l.opt.Namespace, l.opt.Name)
 	role := object.Annotations[roleAnnotation]
 	switch {
@@ -124,7 +124,7 @@ func (l *groupLease) read(object *lease, joined, was bool) (*record, error) {
 		return nil, fmt.Errorf("%w: it is a copy of that of another object", errRecord)
 	case l.uid == object.UID && (r.rev < l.last.rev || r.rev == l.last.rev && r.sum != l.last.sum):
 		return nil, fmt.Errorf("%w: it is at %d, and was at %d", errRecord, r.rev, l.last.rev)
-	case was && l.uid == object.UID && l.last.founded != "" && r.founded == "" && len(r.members) > 0 &&
+	case self != "" && r.founded == "" && (l.last.founded != "" || r.member(self) == nil) && len(r.members) > 0 &&
 		(r.leader == "" || !r.free()):
 		// With a leader, change.abandon may have written it.
 		return nil, fmt.Errorf("%w: it is that of a former group", errRecord)

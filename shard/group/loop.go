@@ -250,7 +250,11 @@ func (m *memberLoop) checkLease() {
 // read returns the record of the group. If members have not written it, read deletes the group. This member keeps its
 // slots, and the next record adopts them. It does not if a newer version of the program has written the record.
 func (m *memberLoop) read(object *lease) (*record, error) {
-	r, err := m.group.read(object, m.t.group() == object.UID, m.t.joined == object.UID)
+	self := ""
+	if m.t.joined == object.UID {
+		self = m.t.id
+	}
+	r, err := m.group.read(object, m.t.group() == object.UID, self)
 	if errors.As(err, new(errFormat)) {
 		m.t.fail(err)
 	}

@@ -301,7 +301,7 @@ func TestGroupLeasePart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := l.read(object, false, false)
+		r, err := l.read(object, false, "")
 		if err != nil || len(r.members) > 0 || l.recreatedRecently() {
 			t.Fatalf("the new record: %+v, %v", r, err)
 		}
@@ -315,15 +315,15 @@ func TestGroupLeasePart(t *testing.T) {
 		if !slices.Equal(seen, []int64{0, 1}) {
 			t.Errorf("The records are %v.", seen)
 		}
-		if _, err := l.read(object, true, false); !errors.Is(err, errRecord) {
+		if _, err := l.read(object, true, ""); !errors.Is(err, errRecord) {
 			t.Errorf("an older record: %v", err)
 		}
 		other := object.DeepCopy()
 		other.Annotations[roleAnnotation] = "watch"
-		if _, err := l.read(other, false, false); !errors.Is(err, ErrRole) {
+		if _, err := l.read(other, false, ""); !errors.Is(err, ErrRole) {
 			t.Errorf("another role: %v", err)
 		}
-		if _, err := l.read(other, true, false); !errors.Is(err, errRecord) {
+		if _, err := l.read(other, true, ""); !errors.Is(err, errRecord) {
 			t.Errorf("another role of the joined group: %v", err)
 		}
 		l.stale = true
@@ -344,7 +344,7 @@ func TestGroupLeasePart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.read(again, false, false); err != nil || !l.recreatedRecently() {
+		if _, err := l.read(again, false, ""); err != nil || !l.recreatedRecently() {
 			t.Errorf("the group that was created again: %v, recently %t", err, l.recreatedRecently())
 		}
 		time.Sleep(l.opt.Duration)
