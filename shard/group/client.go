@@ -17,13 +17,16 @@ const Label = "fairlead.io/shard-group"
 
 // The annotations.
 const (
-	recordAnnotation   = "fairlead.io/shard-record" // of the group: see record
-	roleAnnotation     = "fairlead.io/shard-role"   // of the group: Options.Role
-	groupAnnotation    = "fairlead.io/shard-group-uid"
-	addressAnnotation  = "fairlead.io/shard-address"  // of a member: Options.Address
-	deadAnnotation     = "fairlead.io/shard-dead"     // of a member: which member marked it dead
-	coverageAnnotation = "fairlead.io/shard-coverage" // of a member: see coverage
-	loadAnnotation     = "fairlead.io/shard-load"     // of a member: of Cover
+	recordAnnotation = "fairlead.io/shard-record" // of the group: see record
+	roleAnnotation   = "fairlead.io/shard-role"   // of the group: Options.Role
+	// of the group: it replaces another one, and its record has not been founded since
+	recreatedAnnotation = "fairlead.io/shard-recreated"
+	groupAnnotation     = "fairlead.io/shard-group-uid"
+	addressAnnotation   = "fairlead.io/shard-address"  // of a member: Options.Address
+	deadAnnotation      = "fairlead.io/shard-dead"     // of a member: which member marked it dead
+	coverageAnnotation  = "fairlead.io/shard-coverage" // of a member: see coverage
+	loadAnnotation      = "fairlead.io/shard-load"     // of a member: of Cover
+	holdingsAnnotation  = "fairlead.io/shard-slots"    // of a member: see holdings
 )
 
 type lease = leasing.Lease

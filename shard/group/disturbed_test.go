@@ -10,12 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	election "github.com/fairlead-io/fairlead/reconcile/lease"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 var leaseResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
@@ -85,6 +87,7 @@ func disturbed(t *testing.T, s uint64) {
 	if w.within(0, c.options.Layout.Slots, "90 seconds of peace"); t.Failed() {
 		return
 	}
+	c.old = nil // a record of another layout stops the members
 	for range 6 {
 		c.atPeace()
 	}
@@ -130,7 +133,7 @@ func (c *schedule) disturb() {
 		c.join()
 		return
 	}
-	switch c.rnd.IntN(18) {
+	switch c.rnd.IntN(21) {
 	case 0:
 		p.stop()
 		c.remove(p)
@@ -164,7 +167,19 @@ func (c *schedule) disturb() {
 	case 17: // the present release covers other kinds, or states what it covers
 		c.cover = coverage{Program: "p", Kinds: []string{"a", fmt.Sprint(c.rnd.IntN(3))}}
 		c.join()
-	case 16: // all of the group is deleted; who starts only now cannot know that there was one
+	case 18: // it can write, and read nothing
+		p.set(func() { p.faults.blind = true })
+	case 19, 20: // the group is deleted with the Lease of a member, and a process starts soon
+		p.set(func() { p.faults.cut, p.faults.mute = c.rnd.IntN(2) == 0, c.rnd.IntN(2) == 0 })
+		if len(c.leases()) < 4 { // the Lease of another member is left as a trace
+			return
+		}
+		_ = c.server.Remove(leaseResource, "a", "gateways")
+		_ = c.server.Remove(leaseResource, "a", leaseName("gateways", p.g.Status().Member))
+		c.play(time.Duration(c.rnd.IntN(8000)) * time.Millisecond)
+		c.join()
+	case 16: // all of the group is deleted; a process that starts only now cannot know that there was one
+		c.play(time.Second)
 		for _, l := range c.leases() {
 			if l.GetName() != "leader" {
 				_ = c.server.Remove(leaseResource, "a", l.GetName())
@@ -199,12 +214,28 @@ func (c *schedule) edit() {
 	}
 	a := u.GetAnnotations()
 	c.old = append(c.old, a[recordAnnotation])
-	switch c.rnd.IntN(6) {
+	switch c.rnd.IntN(7) {
+	case 6: // a member's Lease names slots of others, and the group is deleted
+		for _, l := range c.leases() {
+			a := l.GetAnnotations()
+			if h, _, ok := holdingsOf(&lease{ObjectMeta: metav1.ObjectMeta{Annotations: a}}); ok && c.rnd.IntN(2) == 0 {
+				h.Slots = shard.Layout{Slots: h.Of}.All().String()
+				a[holdingsAnnotation] = h.encode()
+				l.SetAnnotations(a)
+				_, _ = c.server.Put(l)
+			}
+		}
+		_ = c.server.Remove(leaseResource, "a", "gateways")
+		return
 	case 0:
 		_ = c.server.Remove(leaseResource, "a", "gateways")
 		if c.rnd.IntN(2) == 0 { // and is made again from a copy
 			if c.rnd.IntN(2) == 0 {
 				a[recordAnnotation] = c.old[c.rnd.IntN(len(c.old))]
+				if r, err := decode(a[recordAnnotation]); err == nil && c.rnd.IntN(2) == 0 { // the present holders, or former ones
+					r.founded = ""
+					a[recordAnnotation] = r.encode()
+				}
 				u.SetAnnotations(a)
 			}
 			u.SetUID("")
@@ -257,6 +288,17 @@ func (c *schedule) atPeace() {
 	}
 	n := c.options.Layout.Slots
 	switch p := c.one(); {
+	case c.rnd.IntN(3) == 0:
+		c.play(30 * time.Second)                          // moves end, and a crash is noticed
+		if c.rnd.IntN(2) == 0 || c.options.Leader != "" { // an old record may say that another process leads
+			_ = c.server.Remove(leaseResource, "a", "gateways")
+		} else {
+			c.edit()
+		}
+		for end := time.Now().Add(25 * time.Second); time.Now().Before(end) && !c.t.Failed(); {
+			c.play(50 * time.Millisecond)
+			c.within(time.Second, n, "an edit or a deletion") // a planned move takes a moment
+		}
 	case len(c.live) < 2 || c.rnd.IntN(3) == 0:
 		c.join()
 		c.within(2*time.Second, n, "a join")

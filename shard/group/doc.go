@@ -65,13 +65,28 @@
 //     and after Lose has returned, at once.
 //   - SH7: the successor of a crashed member waits until the Lease has expired by the successor's elapsed time.
 //   - SH9: no slot is held before the group holds Options.Leader, the Lease with which the program elected a leader
-//     before. The group holds it as long as there are members. Another layout takes effect when the last member of the
-//     old one has left.
+//     before. The group holds it as long as there are members. A member that cannot read the group or renew that Lease
+//     for 30 s stops. Another layout takes effect when the last member of the old one has left.
 //   - The package writes only Leases. The steady cost is one renewal for each member and period, independent of the
 //     number of slots. One member also renews Options.Leader, half as often.
-//   - A record that is unreadable, inconsistent or edited is an error, and its Lease is deleted. Members of one
-//     incarnation of the Lease hold slots only when no member of another incarnation is left. The Lease of each member
-//     names its incarnation, and a member that knew another one waits for the duration of a Lease.
+//   - A record that is unreadable, inconsistent or edited is an error, and its Lease is deleted. Members keep their
+//     slots while they have no record; see below.
+//
+// # A deleted group
+//
+// The Lease of each member names its slots, and the uid of the group Lease whose record gives it all of them. The
+// member that creates a deleted group adopts the slots that fresh Leases name. A statement may be as old as a renewal,
+// so the new record may give a slot to a former holder. The present holder keeps that slot. Its Lease does not name the
+// new group Lease before the other member has released the slot in the record, or is dead.
+//
+// A record is founded when free slots may be given. Until then members keep or lose slots, and gain none. A record that
+// replaces another one is founded when these hold:
+//
+//   - Each Lease of a member names the new group Lease, and only slots that the record gives to that member.
+//   - The duration of a Lease has passed since this member first saw the new group Lease, and since a Lease vanished
+//     that did not name the new group Lease. Members whose Leases were deleted have then stopped.
+//
+// If Leases cannot be listed, the group is not created, and members keep their slots.
 //
 // There is one limit. If a user deletes all Leases of a group, a process that starts at that moment does not know the
 // former members. It does not wait for them. A member that has not noticed the deletion may then work at the same time,
@@ -91,6 +106,7 @@
 //   - term (term.go): one incarnation. It connects its ownLease and its handover, and ends both.
 //   - liveness (liveness.go): the members that have certainly stopped. It marks and deletes their Leases.
 //   - leaderLease (leader.go): the Lease Options.Leader.
+//   - holdings (adopt.go): what a member states about its slots, and how a record adopts it.
 //   - admission (coverage.go): whether the other members accept this one, and its generation.
 //   - memberLoop (loop.go): the next step of the member. It asks the other parts.
 //   - state, announcer and eventWriter (state.go, changes.go, events.go): the facts for inspection, the log and the

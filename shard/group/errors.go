@@ -56,8 +56,9 @@ func (e *HolderError) Error() string {
 
 func (e *HolderError) Unwrap() error { return e.Err }
 
-// errRecreated means that the group was created again recently.
-var errRecreated = errors.New("cannot hold slots yet: the group was recreated, and other members may not know it yet")
+// errRecreated means that the group was created again recently. Members keep the slots that they have.
+var errRecreated = errors.New(
+	"slots without a holder wait: the group was recreated, and other members may not know it yet")
 
 // ErrProgram means that a member of the group runs another program, or works in other namespaces. The work of one of
 // them would stay undone in the slots of the other.

@@ -142,6 +142,16 @@ func (g *Group) newTerm(life context.Context) *term {
 		have: map[int]*holding{}, released: g.layout.Set(),
 	}
 	t.slots.moves, t.slots.cut = context.WithCancelCause(t.ctx)
+	t.lease.holdings = func() *holdings {
+		self := t.self.Load()
+		if self == nil {
+			return nil
+		}
+		return &holdings{
+			Of: g.layout.Slots, By: g.layout.By.String(), Leader: g.opt.Leader, Slots: t.slots.held().String(),
+			Weight: self.Weight, Coverage: self.Coverage,
+		}
+	}
 	return t
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +30,7 @@ type groupLease struct {
 	uid       types.UID     // of the Lease that was last read
 	last      *record       // the record in it
 	base      *lease        // the Lease that has it
-	recreated leasing.Stamp // when a new incarnation of the Lease was read
+	recreated leasing.Stamp // when there was a trace of another incarnation of the Lease
 }
 
 // get returns the newest known Lease, or nil if there is none. If the watch is behind, it lists all Leases first.
@@ -64,12 +65,25 @@ func (l *groupLease) list(ctx context.Context) ([]lease, error) {
 	return all.Items, nil
 }
 
-// create creates the Lease with a record without members.
-func (l *groupLease) create(ctx context.Context) (*lease, error) {
+// create creates the Lease. Its record adopts what fresh Leases of members name. Any Lease of a member, even a dead
+// one, shows that there was another incarnation.
+func (l *groupLease) create(ctx context.Context, isFresh func(*lease) bool) (*lease, error) {
+	all, err := l.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, again := fresh(l.layout, l.opt.Leader), l.uid != "" || len(all) > 0
+	all = slices.DeleteFunc(all, func(o lease) bool { return !isFresh(&o) })
+	if err := r.adopt(all, leaseName(l.opt.Name, "")); err != nil {
+		return nil, err
+	}
 	o := &lease{ObjectMeta: metav1.ObjectMeta{Name: l.opt.Name, Namespace: l.opt.Namespace}}
 	metav1.SetMetaDataLabel(&o.ObjectMeta, Label, l.opt.Name)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, roleAnnotation, l.opt.Role)
-	metav1.SetMetaDataAnnotation(&o.ObjectMeta, recordAnnotation, fresh(l.layout, l.opt.Leader).encode())
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, recordAnnotation, r.encode())
+	if again {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, recreatedAnnotation, "true")
+	}
 	got, err := l.client.Create(ctx, o)
 	if err != nil {
 		return nil, err
@@ -87,10 +101,10 @@ func (l *groupLease) newest(got *lease) *lease {
 	return got
 }
 
-// read returns the record in a Lease. joined reports that this member takes part in this incarnation of the Lease. The
-// error matches ErrNotGroup or ErrRole if the Lease never was that of the group, and errRecord if members have not
-// written it.
-func (l *groupLease) read(object *lease, joined bool) (*record, error) {
+// read returns the record in a Lease. joined reports that this member takes part in this incarnation of the Lease. self
+// is the ID of this member if the record has contained it, or "". The error matches ErrNotGroup or ErrRole if the Lease
+// never was that of the group, and errRecord if members have not written it.
+func (l *groupLease) read(object *lease, joined bool, self string) (*record, error) {
 	name := fmt.Sprintf("%s/%s", l.opt.Namespace, l.opt.Name)
 	role := object.Annotations[roleAnnotation]
 	switch {
@@ -110,9 +124,14 @@ func (l *groupLease) read(object *lease, joined bool) (*record, error) {
 		return nil, fmt.Errorf("%w: it is a copy of that of another object", errRecord)
 	case l.uid == object.UID && (r.rev < l.last.rev || r.rev == l.last.rev && r.sum != l.last.sum):
 		return nil, fmt.Errorf("%w: it is at %d, and was at %d", errRecord, r.rev, l.last.rev)
+	case self != "" && r.founded == "" && (l.last.founded != "" || r.member(self) == nil) && len(r.members) > 0 &&
+		(r.leader == "" || !r.free()):
+		// With a leader, change.abandon may have written it.
+		return nil, fmt.Errorf("%w: it is that of a former group", errRecord)
 	}
-	if l.uid != "" && l.uid != object.UID {
-		l.recreated = l.clock.Stamp()
+	again := r.founded == "" && (object.Annotations[recreatedAnnotation] != "" || !r.free())
+	if l.uid != "" && l.uid != object.UID || again && l.recreated.IsZero() {
+		l.setRecreated()
 	}
 	l.remember(object, r)
 	return r, nil
@@ -123,8 +142,8 @@ func (l *groupLease) remember(object *lease, r *record) {
 	l.setRecord(r)
 }
 
-// discard deletes a Lease whose record failed to be read with err. The group is created again when all holders of its
-// slots have noticed. discard keeps the record of a newer version of the program. ctx may have ended.
+// discard deletes a Lease whose record failed to be read with err, so that members create the group again. It keeps the
+// record of a newer version of the program. ctx may have ended.
 func (l *groupLease) discard(ctx context.Context, object *lease, err error) error {
 	if errors.As(err, new(errFormat)) {
 		return err
@@ -142,6 +161,9 @@ func (l *groupLease) write(ctx context.Context, object *lease, next *record) err
 	o := object.DeepCopy()
 	metav1.SetMetaDataLabel(&o.ObjectMeta, Label, l.opt.Name)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, recordAnnotation, next.encode())
+	if next.founded != "" {
+		delete(o.Annotations, recreatedAnnotation)
+	}
 	got, err := l.client.Update(ctx, o)
 	if err != nil {
 		return err
@@ -151,8 +173,11 @@ func (l *groupLease) write(ctx context.Context, object *lease, next *record) err
 	return nil
 }
 
-// recreatedRecently reports that this member knew another incarnation of the Lease. Members that have not noticed its
-// deletion may still work, until their own Leases have expired.
+// setRecreated records that there was another incarnation of the Lease until now, as far as this member knows.
+func (l *groupLease) setRecreated() { l.recreated = l.clock.Stamp() }
+
+// recreatedRecently reports that there was another incarnation of the Lease. Members that have not noticed its deletion
+// may still work, until their own Leases have expired.
 func (l *groupLease) recreatedRecently() bool {
 	return !l.recreated.IsZero() && l.recreated.AtLeast(l.clock.Now()) < l.view.longestDuration(l.opt.Duration)
 }

@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -69,6 +70,44 @@ func TestLeaderTaken(t *testing.T) {
 		w.play(70 * time.Second)
 		w.within(0, 8, "it has expired")
 	})
+}
+
+// TestLeaderUnseen checks that a member which cannot read the group, and so not renew the Lease of the leader, stops
+// before another process leads. So do members whose group was deleted and cannot be created again.
+func TestLeaderUnseen(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		harm   func(w *world, one *process)
+	}{
+		{"It cannot read.", func(_ *world, one *process) { one.set(func() { one.faults.blind = true }) }},
+		{"The group is deleted.", func(w *world, _ *process) {
+			w.server.On(apiserver.Match{Resource: "leases", Verb: "create"},
+				apiserver.Answer(apiserver.Failure(http.StatusForbidden)))
+			w.removeGroup()
+		}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				one := w.start("one", random(), Options{Leader: "leader"})
+				w.play(3 * time.Second)
+				w.within(0, 8, "the start")
+				e := newElder(t, w)
+				defer e.close()
+				e.toggle()
+				w.play(5 * time.Second)
+				tc.harm(w, one)
+				w.play(25 * time.Second)
+				w.within(0, 8, "25 s")
+				for range 400 {
+					w.play(200 * time.Millisecond)
+					e.check()
+				}
+				if err := e.lease.Fence(t.Context()); err != nil {
+					t.Errorf("Nobody leads after 100 s: %v.", err)
+				}
+			})
+		})
+	}
 }
 
 // TestBlackout: the server is away for longer than a leader's Lease lasts. Whoever is first then, never do two work.

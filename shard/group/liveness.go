@@ -21,7 +21,8 @@ type liveness struct {
 	opt    *Options
 	now    func() time.Time
 
-	ended []string // earlier incarnations of this member, which have ended
+	ended   []string                       // earlier incarnations of this member, which have ended
+	foreign map[string]leasing.Observation // by name: Leases whose members may hold slots of others; see strangers
 }
 
 // addEnded records an incarnation of this member, no work of which runs any more.
@@ -75,7 +76,7 @@ func (l *liveness) check(ctx context.Context, name, own string) (dead bool, err 
 	if s.Lease().Annotations[deadAnnotation] != "" {
 		return true, nil
 	}
-	if s.Unchanged(l.now()) < max(l.opt.Duration, durationOf(s.Lease())) {
+	if !l.hasExpired(s) {
 		return false, nil
 	}
 	return l.mark(ctx, s.Lease(), own)
@@ -114,14 +115,43 @@ func (l *liveness) isFirst(own string, r *record) bool {
 	return false
 }
 
-// hasStranger reports whether one of the Leases may belong to a live member that the record does not contain, or that
-// takes part in another incarnation of the group Lease. group is the uid of the present one.
-func (l *liveness) hasStranger(all []lease, r *record, group types.UID) bool {
-	return slices.ContainsFunc(all, func(o lease) bool {
+// strangers reports whether one of the Leases may belong to a live member that holds slots which the record does not
+// give it. group is the uid of the group Lease with the record. gone reports that the Lease of such a member has
+// vanished since the last call, although its holder may still work.
+func (l *liveness) strangers(all []lease, r *record, group types.UID) (some, gone bool) {
+	before := l.foreign
+	l.foreign = map[string]leasing.Observation{}
+	listed := map[string]bool{}
+	for i := range all {
+		o := &all[i]
+		listed[o.Name] = true
 		id, ok := strings.CutPrefix(o.Name, leaseName(l.opt.Name, ""))
-		return ok && o.Annotations[deadAnnotation] == "" && !l.hasEnded(id) &&
-			(r.member(id) == nil || o.Annotations[groupAnnotation] != string(group))
-	})
+		if !ok || o.Annotations[deadAnnotation] != "" || l.hasEnded(id) {
+			continue
+		}
+		_, named, _ := holdingsOf(o)
+		if o.Annotations[groupAnnotation] != string(group) || !r.gives(id, named) {
+			l.foreign[o.Name], _ = l.view.get(o.Name)
+		}
+		some = some || r.member(id) == nil
+	}
+	for name, s := range before {
+		id, _ := strings.CutPrefix(name, leaseName(l.opt.Name, ""))
+		gone = gone || !listed[name] && !l.hasEnded(id) && !l.hasExpired(s)
+	}
+	return some || len(l.foreign) > 0, gone
+}
+
+// isFresh reports whether the holder of a listed Lease may still work.
+func (l *liveness) isFresh(o *lease) bool {
+	id, _ := strings.CutPrefix(o.Name, leaseName(l.opt.Name, ""))
+	s, _ := l.view.get(o.Name)
+	return o.Annotations[deadAnnotation] == "" && !l.hasEnded(id) && !l.hasExpired(s)
+}
+
+// hasExpired reports whether a Lease was not renewed for its duration. It is false for a Lease that was not observed.
+func (l *liveness) hasExpired(s leasing.Observation) bool {
+	return s.Lease() != nil && s.Unchanged(l.now()) >= max(l.opt.Duration, durationOf(s.Lease()))
 }
 
 // clean deletes Leases that belong to no member of the record and are dead or no longer renewed.
@@ -133,8 +163,7 @@ func (l *liveness) clean(ctx context.Context, own string, r *record) {
 		if !ok || r.member(id) != nil || id == own {
 			continue
 		}
-		if s.Lease().Annotations[deadAnnotation] == "" &&
-			s.Unchanged(l.now()) < max(l.opt.Duration, durationOf(s.Lease())) {
+		if s.Lease().Annotations[deadAnnotation] == "" && !l.hasExpired(s) {
 			continue
 		}
 		switch err := l.client.Delete(ctx, s.Lease().Name, s.Lease().UID, s.Lease().ResourceVersion); {

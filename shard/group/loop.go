@@ -34,6 +34,7 @@ type memberLoop struct {
 
 	t       *term         // the present incarnation
 	until   time.Time     // when an orderly leave is given up; zero: not leaving
+	led     leasing.Stamp // when this member has last seen to the leader Lease, or had no slots
 	tries   int           // consecutive failed steps
 	pause   time.Duration // before the next step
 	blocked error         // why no slot may be held, although the step succeeded
@@ -68,7 +69,7 @@ func (m *memberLoop) run(ctx, life context.Context) error {
 
 // runTerm takes part as one incarnation, until it has left or lost its Lease. A non-nil error ends Run.
 func (m *memberLoop) runTerm(ctx context.Context, t *term) error {
-	m.t, m.tries = t, 0
+	m.t, m.tries, m.led = t, 0, m.clock.Stamp()
 	m.view.setOwn("")
 	m.live.forgetEnded(m.group.last)
 	for t.ctx.Err() == nil {
@@ -80,6 +81,7 @@ func (m *memberLoop) runTerm(ctx context.Context, t *term) error {
 		if left || isRefusal(err) {
 			return err
 		}
+		m.guardLeader()
 		m.setPause(err)
 		if leaving && m.clock.Now().After(m.until) && t.slots.held().IsEmpty() {
 			m.log.WarnContext(ctx, "cannot leave the group: others wait for the lease", leftBehind(err)...)
@@ -137,53 +139,84 @@ func (m *memberLoop) step(leaving bool) (left bool, err error) {
 		t.slots.leave()
 	}
 	object, err := m.object(leaving)
-	if err != nil || object == nil {
-		return err == nil, err
+	if _, seen := m.view.get(t.lease.name); !seen && t.group() != "" {
+		m.checkLease() // if the group was deleted too, no other member knows this one
+	}
+	if err != nil || object == nil || t.ctx.Err() != nil {
+		return err == nil && t.slots.held().IsEmpty(), err
 	}
 	r, err := m.read(object)
 	if err != nil {
 		return false, err
 	}
 	r, other := m.group.usable(r)
-	c := change{from: t.id, drop: m.dead(r), release: t.slots.unrecorded()}
-	switch joined := r.member(t.id) != nil; {
-	case joined:
-		t.joined = true
-	case t.joined:
-		t.fail(fmt.Errorf("%w: this member is not in it any more", errRecord))
-		return false, nil
-	case other == nil && !leaving:
-		if c.join, err = m.join(object.UID, r, c.drop); err != nil {
-			return false, err
-		}
-	}
-	if leaving {
-		c.leave = t.id
+	c, err := m.change(object.UID, r, other, leaving)
+	if err != nil || t.ctx.Err() != nil {
+		return false, err
 	}
 	next, err := m.write(object, r, c)
 	if err != nil {
 		return false, err
 	}
+	t.enterIf(object.UID, next)
+	if self := next.member(t.id); self != nil {
+		t.self.Store(self)
+	}
 	m.live.clean(t.ctx, t.id, next)
 	switch {
 	case next.member(t.id) == nil && leaving:
-		return true, nil
+		return t.slots.held().IsEmpty(), nil
 	case other != nil:
 		return false, other
 	}
 	m.state.joined(t.id)
-	return false, m.follow(next, leaving)
+	return false, m.follow(next, object.UID, leaving)
 }
 
-// follow gains and loses slots as the record says, and keeps the leader Lease.
-func (m *memberLoop) follow(r *record, leaving bool) error {
+// change returns what this member changes in the record. It ends the term if the term has no place in the record. other
+// says why this member may not join.
+func (m *memberLoop) change(group types.UID, r *record, other error, leaving bool) (c change, err error) {
+	t, held := m.t, m.t.slots.held()
+	if other != nil && t.group() != "" {
+		t.fail(other) // the Lease would keep the other members from slots
+		return c, other
+	}
+	c = change{from: t.id, drop: m.dead(r), release: t.slots.unrecorded(), claim: m.layout.Set()}
+	switch {
+	case r.member(t.id) != nil:
+		t.joined = group
+	case t.joined == group:
+		t.fail(fmt.Errorf("%w: this member is not in it any more", errRecord))
+		return c, nil
+	case other == nil && !leaving:
+		if c.join, err = m.join(group, r, c.drop); err != nil {
+			return c, err
+		}
+	}
+	if leaving && (r.founded != "" || r.gives(t.id, held)) {
+		c.leave = t.id
+	}
+	if r.founded == "" && other == nil {
+		c.release = r.heldBy(t.id).Minus(held)
+		if !leaving {
+			c.claim = held
+		}
+	}
+	return c, nil
+}
+
+// follow gains and loses slots as the record says, and keeps the leader Lease. While the record is not founded, this
+// member keeps the slots that it holds since a former record, and gains none.
+func (m *memberLoop) follow(r *record, group types.UID, leaving bool) error {
 	t := m.t
 	if r.founded == "" {
-		if !t.slots.held().IsEmpty() || !r.heldBy(t.id).IsEmpty() {
+		if !t.slots.held().IsEmpty() && (t.founded == group || errors.Is(m.blocked, ErrLeader)) {
 			t.fail(ErrLeader)
+			return m.blocked
 		}
-		return m.blocked
+		return cmp.Or(m.renewLeader(), m.blocked)
 	}
+	t.founded = group
 	targets := r.targetsOf(t.id)
 	if leaving {
 		targets = m.layout.Set()
@@ -194,32 +227,38 @@ func (m *memberLoop) follow(r *record, leaving bool) error {
 	return m.renewLeader()
 }
 
-// object returns the Lease of the group. If there is none, it creates it. It returns nil if this member leaves, or if
-// the group in which it takes part was deleted, which ends the term.
+// object returns the Lease of the group. If there is none, it creates it, or returns nil if this member leaves.
 func (m *memberLoop) object(leaving bool) (*lease, error) {
 	object, err := m.group.get(m.t.ctx)
 	switch {
-	case err != nil || object != nil:
+	case err != nil || object != nil || leaving:
 		return object, err
-	case m.t.group() != "":
-		m.t.fail(errors.New("the group was deleted"))
-		return nil, nil
-	case leaving:
-		return nil, nil
 	}
-	return m.group.create(m.t.ctx)
+	return m.group.create(m.t.ctx, m.live.isFresh)
 }
 
-// read returns the record of the group. If members have not written it, read ends the term and deletes the group.
-func (m *memberLoop) read(object *lease) (*record, error) {
-	joined := m.t.group() != ""
-	if joined && object.UID != m.t.group() {
-		m.t.fail(errors.New("the group was recreated"))
-		return nil, leasing.ErrConflict
-	}
-	r, err := m.group.read(object, joined)
-	if errors.Is(err, errRecord) {
+// checkLease ends the term if its Lease was deleted. If the Lease has only lost its label, checkLease restores it.
+func (m *memberLoop) checkLease() {
+	switch got, err := m.t.lease.examine(m.t.ctx, m.clock.Stamp()); {
+	case err == nil:
+		m.view.observe(got)
+	case errors.Is(err, errRevoked):
 		m.t.fail(err)
+	}
+}
+
+// read returns the record of the group. If members have not written it, read deletes the group. This member keeps its
+// slots, and the next record adopts them. It does not if a newer version of the program has written the record.
+func (m *memberLoop) read(object *lease) (*record, error) {
+	self := ""
+	if m.t.joined == object.UID {
+		self = m.t.id
+	}
+	r, err := m.group.read(object, m.t.group() == object.UID, self)
+	if errors.As(err, new(errFormat)) {
+		m.t.fail(err)
+	}
+	if errors.Is(err, errRecord) {
 		err = m.group.discard(m.t.ctx, object, err)
 		m.state.setError("take part", err)
 	}
@@ -250,6 +289,11 @@ func (m *memberLoop) join(group types.UID, r *record, dead []string) (*member, e
 			return nil, err
 		}
 	}
+	if self := m.t.self.Load(); self != nil { // in a former record
+		again := *self
+		again.Leaving = false
+		return &again, nil
+	}
 	since := m.clock.Now().UTC().Truncate(time.Second)
 	return &member{ID: m.t.id, Name: m.opt.Member, Weight: m.opt.Weight, Since: since, Coverage: generation}, nil
 }
@@ -259,7 +303,7 @@ func (m *memberLoop) join(group types.UID, r *record, dead []string) (*member, e
 func (m *memberLoop) write(object *lease, r *record, c change) (*record, error) {
 	m.blocked = nil
 	next, changed := c.apply(r)
-	if next.founded == "" && next.free() && next.member(m.t.id) != nil && !c.abandon {
+	if next.founded == "" && next.member(m.t.id) != nil && !c.abandon {
 		ok, err := m.mayFound(object.UID, next)
 		if err != nil {
 			return nil, err
@@ -269,7 +313,7 @@ func (m *memberLoop) write(object *lease, r *record, c change) (*record, error) 
 			next, changed = c.apply(r)
 		}
 	}
-	if c.gives(r, next) {
+	if c.found != "" || c.gives(r, next) {
 		switch err := m.leader.take(m.t.ctx, next.leader); {
 		case errors.Is(err, ErrLeader):
 			m.blocked, c.found, c.abandon = err, "", true
@@ -308,35 +352,53 @@ func (m *memberLoop) announceWrite(before, after *record, c change) {
 	}
 }
 
-// mayFound reports whether slots may be held in this incarnation of the group Lease. There must be no Lease of a
-// member of another incarnation, or of a member that the record does not contain. If this member knew another
-// incarnation, it also waits for the duration of a Lease. The deletion of the group may have included Leases of members
-// that have not noticed yet.
+// mayFound reports whether free slots may be given in this incarnation of the group Lease. There must be no Lease of a
+// stranger; see liveness.strangers. If there was another incarnation, the member also waits for the duration of a
+// Lease. The deletion of the group may have included Leases of members that have not noticed yet.
 func (m *memberLoop) mayFound(group types.UID, r *record) (bool, error) {
 	all, err := m.group.list(m.t.ctx)
 	if err != nil {
 		return false, err
 	}
+	some, gone := m.live.strangers(all, r, group)
+	if gone || len(m.live.foreign) > 0 && m.group.recreated.IsZero() {
+		m.group.setRecreated()
+	}
 	if m.group.recreatedRecently() {
 		m.blocked = errRecreated
 		return false, nil
 	}
-	return !m.live.hasStranger(all, r, group), nil
+	return !some, nil
 }
 
 // renewLeader renews the leader Lease if this member is the first live member of the record. If another holder has the
 // Lease, no member of the group may hold slots.
 func (m *memberLoop) renewLeader() error {
 	r := m.group.last
-	recently := m.leader.takenWithin(2 * m.opt.period)
-	if r.leader == "" || r.founded == "" || recently || !m.live.isFirst(m.t.id, r) {
+	if r.leader == "" || r.free() || m.leader.takenWithin(2*m.opt.period) || !m.live.isFirst(m.t.id, r) {
+		m.led = m.clock.Stamp()
 		return nil
 	}
 	err := m.leader.take(m.t.ctx, r.leader)
+	if err == nil {
+		m.led = m.clock.Stamp()
+	}
 	if !errors.Is(err, ErrLeader) {
 		return err
 	}
 	_, writeErr := m.write(m.group.base, r, change{abandon: true})
 	m.t.fail(err)
 	return errors.Join(err, writeErr)
+}
+
+// guardLeader ends the term if this member cannot see to the leader Lease. The Lease might expire: other members may
+// leave its renewal to this one, or be in the same position.
+func (m *memberLoop) guardLeader() {
+	now := m.clock.Stamp()
+	switch {
+	case m.opt.Leader == "" || m.t.slots.held().IsEmpty():
+		m.led = now
+	case m.led.AtMost(now.Time) > leaderDuration/2:
+		m.t.fail(errors.New("the leader Lease may expire: this member cannot read or write the group"))
+	}
 }

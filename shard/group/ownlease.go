@@ -32,14 +32,15 @@ type ownLease struct {
 	view     *view
 	setError func(what string, err error)
 	coverage coverage
-	load     func() int // nil: not known
+	load     func() int       // nil: not known
+	holdings func() *holdings // nil if this member is not in a record yet
 	client   *leasing.Client
 	name     string
 	renewal  leasing.Renewal
 	renewed  chan struct{} // closed by the first renewal, with which the hold begins
 
-	group   types.UID // uid of the group Lease; "" before create
-	created *lease    // nil before create
+	group   atomic.Pointer[types.UID] // of the group Lease; nil before create
+	created *lease                    // nil before create
 	first   sync.Once
 	version atomic.Pointer[string]        // of the last response
 	failed  atomic.Pointer[leasing.Stamp] // start of the last renewal that failed; a response to an older one is no news
@@ -47,7 +48,7 @@ type ownLease struct {
 
 // create creates the Lease. If it fails and the Lease was created nevertheless, others delete it when it expires.
 func (l *ownLease) create(ctx context.Context, group types.UID) error {
-	l.group = group
+	l.group.Store(&group)
 	o := &lease{ObjectMeta: metav1.ObjectMeta{Name: l.name, Namespace: l.opt.Namespace}}
 	l.fill(o, l.clock.Now())
 	o.Spec.AcquireTime = o.Spec.RenewTime
@@ -72,7 +73,7 @@ func (l *ownLease) fill(o *lease, now time.Time) {
 		o.Spec.AcquireTime = l.created.Spec.AcquireTime
 	}
 	metav1.SetMetaDataLabel(&o.ObjectMeta, Label, l.opt.Name)
-	metav1.SetMetaDataAnnotation(&o.ObjectMeta, groupAnnotation, string(l.group))
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, groupAnnotation, string(*l.group.Load()))
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, deadAnnotation, "")
 	if l.coverage.Program != "" {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, coverageAnnotation, l.coverage.encode())
@@ -80,10 +81,16 @@ func (l *ownLease) fill(o *lease, now time.Time) {
 	if l.load != nil {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, loadAnnotation, strconv.Itoa(l.load()))
 	}
+	if h := l.holdings(); h != nil {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, holdingsAnnotation, h.encode())
+	}
 	if l.opt.Address != "" {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, addressAnnotation, l.opt.Address)
 	}
 }
+
+// enter makes later renewals name a group Lease. This member then holds only slots that the record in it gives it.
+func (l *ownLease) enter(group types.UID) { l.group.Store(&group) }
 
 // patch returns the JSON patch of a renewal.
 func (l *ownLease) patch(now time.Time) []byte {

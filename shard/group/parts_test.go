@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/leasing"
@@ -182,7 +183,8 @@ func TestOwnLeasePart(t *testing.T) {
 					t.Error(err)
 				}
 			},
-			client: c, name: leaseName(opt.Name, "x"), renewed: make(chan struct{}),
+			holdings: func() *holdings { return &holdings{Of: 4, By: "uid", Slots: "1-2", Weight: 1} },
+			client:   c, name: leaseName(opt.Name, "x"), renewed: make(chan struct{}),
 			renewal: leasing.Renewal{Clock: realClock, Bound: opt.Renew},
 		}
 		l.remove(t.Context()) // nothing to delete yet
@@ -191,13 +193,14 @@ func TestOwnLeasePart(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- l.renew(t.Context()) }()
+		l.enter("other")
 		time.Sleep(time.Minute)
 		if age, _ := l.renewal.Age(); age > opt.period || len(ended) > 0 {
 			t.Errorf("The last renewal is %v old, ended %d times.", age, len(ended))
 		}
 		if _, err := s.Change(leaseResource, "a", "gateways-x", func(u *unstructured.Unstructured) {
 			a := u.GetAnnotations()
-			if a[groupAnnotation] != "uid" {
+			if a[groupAnnotation] != "other" || a[holdingsAnnotation] != `{"of":4,"by":"uid","slots":"1-2","weight":1}` {
 				t.Errorf("The annotations are %v.", a)
 			}
 			a[deadAnnotation] = "another"
@@ -229,6 +232,8 @@ func TestLivenessPart(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.observe(own)
+		named := own.DeepCopy()
+		named.Annotations[holdingsAnnotation] = holdings{Of: 4, By: "namespace", Slots: "1", Weight: 1}.encode()
 		r := &record{layout: fourSlots, members: []member{{ID: "x"}, {ID: "absent"}, {ID: "me"}}}
 		check := func(when string, first bool, want ...string) {
 			t.Helper()
@@ -249,9 +254,22 @@ func TestLivenessPart(t *testing.T) {
 		if err != nil || marked.Annotations[deadAnnotation] != "one (me)" {
 			t.Errorf("The Lease has %v, error %v.", marked.Annotations, err)
 		}
-		if l.hasStranger([]lease{*marked}, fresh(fourSlots, ""), "uid") || !l.hasStranger([]lease{*own}, r, "other") ||
-			!l.hasStranger([]lease{*own}, fresh(fourSlots, ""), "uid") || l.hasStranger([]lease{*own}, r, "uid") {
-			t.Error("The strangers are wrong.")
+		for _, tc := range []struct {
+			reason string
+			lease  *lease
+			record *record
+			group  types.UID
+			want   bool
+		}{
+			{"It is marked as dead.", marked, fresh(fourSlots, ""), "other", false},
+			{"It takes part in another group Lease.", own, r, "other", true},
+			{"The record does not contain it.", own, fresh(fourSlots, ""), "uid", true},
+			{"It is a member.", own, r, "uid", false},
+			{"It names a slot that the record gives to nobody.", named, r, "uid", true},
+		} {
+			if some, gone := l.strangers([]lease{*tc.lease}, tc.record, tc.group); some != tc.want || gone {
+				t.Errorf("%s It is a stranger: %t, it is gone: %t.", tc.reason, some, gone)
+			}
 		}
 		l.clean(t.Context(), "me", r)
 		if _, err := s.Object(leaseResource, "a", "gateways-x"); err != nil {
@@ -279,11 +297,12 @@ func TestGroupLeasePart(t *testing.T) {
 		if got, err := l.get(t.Context()); got != nil || err != nil {
 			t.Fatalf("without a group: %v, %v", got, err)
 		}
-		object, err := l.create(t.Context())
+		isFresh := func(*lease) bool { return true }
+		object, err := l.create(t.Context(), isFresh)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := l.read(object, false)
+		r, err := l.read(object, false, "")
 		if err != nil || len(r.members) > 0 || l.recreatedRecently() {
 			t.Fatalf("the new record: %+v, %v", r, err)
 		}
@@ -297,15 +316,15 @@ func TestGroupLeasePart(t *testing.T) {
 		if !slices.Equal(seen, []int64{0, 1}) {
 			t.Errorf("The records are %v.", seen)
 		}
-		if _, err := l.read(object, true); !errors.Is(err, errRecord) {
+		if _, err := l.read(object, true, ""); !errors.Is(err, errRecord) {
 			t.Errorf("an older record: %v", err)
 		}
 		other := object.DeepCopy()
 		other.Annotations[roleAnnotation] = "watch"
-		if _, err := l.read(other, false); !errors.Is(err, ErrRole) {
+		if _, err := l.read(other, false, ""); !errors.Is(err, ErrRole) {
 			t.Errorf("another role: %v", err)
 		}
-		if _, err := l.read(other, true); !errors.Is(err, errRecord) {
+		if _, err := l.read(other, true, ""); !errors.Is(err, errRecord) {
 			t.Errorf("another role of the joined group: %v", err)
 		}
 		l.stale = true
@@ -322,11 +341,11 @@ func TestGroupLeasePart(t *testing.T) {
 		if err := l.discard(t.Context(), now, errRecord); !errors.Is(err, errRecord) {
 			t.Error(err)
 		}
-		again, err := l.create(t.Context())
+		again, err := l.create(t.Context(), isFresh)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.read(again, false); err != nil || !l.recreatedRecently() {
+		if _, err := l.read(again, false, ""); err != nil || !l.recreatedRecently() {
 			t.Errorf("the group that was created again: %v, recently %t", err, l.recreatedRecently())
 		}
 		time.Sleep(l.opt.Duration)

@@ -13,8 +13,9 @@ type change struct {
 	drop    []string
 	release shard.Set // slots of from without running work
 	from    string
-	found   string // uid of the group Lease; slots may be held from now on
-	abandon bool   // no slot may be held any more
+	claim   shard.Set // slots that from holds since a former record; a record that is not founded adopts them
+	found   string    // uid of the group Lease; free slots may be given from now on
+	abandon bool      // no slot may be held any more
 }
 
 // apply returns the record after a change, and whether it differs. If the record is founded, free slots go to their
@@ -38,8 +39,14 @@ func (c change) apply(r *record) (*record, bool) {
 	if m := n.member(c.leave); m != nil && n.heldBy(m.ID).IsEmpty() {
 		n.drop(m.ID)
 	}
+	if r.founded == "" && !c.abandon && n.member(c.from) != nil {
+		n.claim(c.from, c.claim)
+	}
 	if c.found != "" {
 		n.founded = c.found
+	}
+	if c.abandon {
+		n.dropHolders()
 	}
 	if c.abandon || len(n.members) == 0 {
 		n.founded = ""
@@ -69,6 +76,15 @@ func (r *record) drop(id string) {
 		}
 		if s.next == id {
 			s.next = ""
+		}
+	}
+}
+
+// dropHolders removes the members that hold slots. A member that misses in the record loses its slots at once.
+func (r *record) dropHolders() {
+	for _, m := range slices.Clone(r.members) {
+		if !r.heldBy(m.ID).IsEmpty() {
+			r.drop(m.ID)
 		}
 	}
 }

@@ -178,15 +178,17 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestApplyProperties: a change takes no slot from a member that neither lets it go nor is gone, and gives a slot that
-// is free to its target only in a record that is founded.
+// TestApplyProperties: a change takes no slot from a member that neither lets it go nor is gone, unless no slot may be
+// held any more. It gives a slot that is free to its target only in a record that is founded, or to the member that
+// claims it only in one that is not.
 func TestApplyProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRecord(t)
 		some := rapid.SampledFrom(append([]string{"nobody"}, ids(r.members)...))
 		c := change{
-			from: some.Draw(t, "from"), release: r.layout.Set(), found: rapid.SampledFrom([]string{"", "uid"}).Draw(t, "found"),
+			from: some.Draw(t, "from"), release: r.layout.Set(), claim: r.layout.Set(),
+			found:   rapid.SampledFrom([]string{"", "uid"}).Draw(t, "found"),
 			abandon: rapid.IntRange(0, 4).Draw(t, "abandon") == 0,
 		}
 		if rapid.Bool().Draw(t, "join") {
@@ -197,6 +199,9 @@ func TestApplyProperties(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "leaves") {
 			c.leave = c.from
+		}
+		if rapid.Bool().Draw(t, "claims") {
+			c.claim = r.layout.Set(rapid.IntRange(0, len(r.slots)-1).Draw(t, "claimed"))
 		}
 		if rapid.Bool().Draw(t, "releases") {
 			c.release = r.layout.Set(rapid.IntRange(0, len(r.slots)-1).Draw(t, "slot"))
@@ -215,12 +220,13 @@ func TestApplyProperties(t *testing.T) {
 			if s.holder == was {
 				continue
 			}
-			free := was == "" || slices.Contains(c.drop, was)
+			free := was == "" || slices.Contains(c.drop, was) || c.abandon
 			let := was == c.from && c.release.Holds(i)
 			if !free && !let {
 				t.Fatalf("slot %d is taken from %s", i, was)
 			}
-			if s.holder != "" && (next.founded == "" || s.holder != s.next) {
+			claimed := s.holder == c.from && free && r.founded == "" && c.claim.Holds(i)
+			if s.holder != "" && !claimed && (next.founded == "" || s.holder != s.next) {
 				t.Fatalf("slot %d is given to %s", i, s.holder)
 			}
 			gives = gives || s.holder != "" && !let

@@ -204,6 +204,11 @@ func (r *record) heldBy(id string) shard.Set {
 	return r.where(func(s slot) bool { return s.holder == id })
 }
 
+// gives reports whether the record gives all of the slots to a member.
+func (r *record) gives(id string, slots shard.Set) bool {
+	return slots.IsEmpty() || slots.Layout() == r.layout && slots.Minus(r.heldBy(id)).IsEmpty()
+}
+
 func (r *record) targetsOf(id string) shard.Set {
 	return r.where(func(s slot) bool { return s.next == id })
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -20,7 +21,10 @@ type term struct {
 	announce func(Change)
 	wake     func() // starts the next step of the member
 	renewing sync.WaitGroup
-	joined   bool // it has been in the record
+
+	self    atomic.Pointer[member] // in the last record; nil before
+	joined  types.UID              // of the last group Lease whose record contained the term
+	founded types.UID              // of the last group Lease whose record was founded
 }
 
 // newID returns a random name for an incarnation.
@@ -55,7 +59,19 @@ func (t *term) begin(group types.UID) error {
 }
 
 // group returns the uid of the group Lease in which the term takes part, or "" before begin.
-func (t *term) group() types.UID { return t.lease.group }
+func (t *term) group() types.UID {
+	if uid := t.lease.group.Load(); uid != nil {
+		return *uid
+	}
+	return ""
+}
+
+// enterIf makes the term take part in a group Lease if its record gives the term all slots that it holds.
+func (t *term) enterIf(group types.UID, r *record) {
+	if t.group() != "" && r.gives(t.id, t.slots.held()) {
+		t.lease.enter(group)
+	}
+}
 
 // fail ends the term at once, and all of its slots are lost. It is safe for concurrent use.
 func (t *term) fail(cause error) {
