@@ -54,8 +54,8 @@
 //   - the reason: operations/api/v1alpha1 (operation_status.go). A new field of a Webhook also needs webhook_types.go
 //     and `make generate`, which writes the CRD.
 //   - the fact: a field of course.WebhookFacts (operations/internal/course/plan.go), which hookfacts.go fills. From the
-//     spec of a Webhook it is in Times of operations/internal/compiled/cache.go. release.go is an example of a fact from
-//     the status of a Webhook and its namespace.
+//     spec of a Webhook it is in Times of operations/internal/compiled/cache.go. release.go is an example of a fact
+//     from the status of a Webhook and its namespace.
 //   - the wake-up when the fact changes: hookwatch.go and release.go. An object of another kind needs a store: its
 //     source in cmd/fairlead/internal/controller (caches.go), the option in executor.go, and the right to watch it in
 //     deploy/rbac.yaml and deploy/chart/templates/rbac.yaml.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -378,6 +379,7 @@ func (p *process) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Se
 
 // holders returns the names of those who could send something for each slot, and fails if there are two for one.
 func (w *world) holders() [][]string {
+	synctest.Wait() // or a slot might move while the processes are asked one after the other
 	var out [][]string
 	var layout shard.Layout
 	working := ""
