@@ -22,8 +22,8 @@ import (
 
 // The reconciler has no more pods than its squad is large, whatever fails. With the cache of controller-runtime this
 // test finds a pod too many: the reconciler counts pods in a cache that does not show its own writes yet. To see that,
-// remove NewCache, NewClient and their import. Lost answers are left out: the generated name of a pod whose creation was
-// not answered is not known, so that one more can follow until the watch shows it.
+// remove NewCache, NewClient and their import. Lost answers are left out: the generated name of a pod whose creation
+// was not answered is not known, so that one more can follow until the watch shows it.
 func TestFaults(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())
 	simulate.Test(t, simulate.Subject{Start: start, CRDs: "config/crd"},

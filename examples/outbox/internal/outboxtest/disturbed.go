@@ -99,7 +99,7 @@ func put(t *testing.T, db *sql.DB, box *outbox.Outbox, e outbox.Entry, commit bo
 
 // operations is the target of deliveries. Like a scheduler, it accepts each id once.
 type operations struct {
-	ctx   context.Context // until close
+	ctx   context.Context //nolint:containedctx // until close
 	close context.CancelFunc
 	mu    sync.Mutex
 	begun map[string][]string // ids by key
