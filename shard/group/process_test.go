@@ -369,7 +369,11 @@ func (p *process) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Se
 			stopped := p.paused != nil || p.faults.killed
 			p.mu.Unlock()
 			if err := p.g.Fence(slot); err != nil && ctx.Err() == nil && !stopped && !errors.Is(err, ErrLost) {
-				p.w.t.Errorf("%s: %s may not end its work on slot %d: %v", p.w.reason, p.name, slot, err)
+				select {
+				case <-ctx.Done(): // a member that loses its Lease closes the fence first
+				case <-p.after(time.Millisecond):
+					p.w.t.Errorf("%s: %s may not end its work on slot %d: %v", p.w.reason, p.name, slot, err)
+				}
 			}
 		}
 		p.set(func() { delete(p.active, slot) })
