@@ -39,6 +39,44 @@ type world struct {
 	server    *server.Server
 	url       string
 	changed   chan struct{} // a token while an object has changed since it was looked last
+	flights   *flights      // of the last operator
+}
+
+// flights counts the requests of an operator to the server of databases that are under way.
+type flights struct {
+	next   http.RoundTripper
+	mu     sync.Mutex
+	n      int
+	landed *sync.Cond // n is 0
+}
+
+func newFlights(next http.RoundTripper) *flights {
+	f := &flights{next: next}
+	f.landed = sync.NewCond(&f.mu)
+	return f
+}
+
+func (f *flights) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	f.n++
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.n--; f.n == 0 {
+			f.landed.Broadcast()
+		}
+	}()
+	return f.next.RoundTrip(r)
+}
+
+// land waits until no request is under way. A dead operator sends no more.
+func (f *flights) land() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.n > 0 {
+		f.landed.Wait()
+	}
 }
 
 func newWorld(t *testing.T) *world {
@@ -99,7 +137,8 @@ func (w *world) operate(life *mortal.Life, wrap ...func(http.RoundTripper) http.
 		cfg.Wrap(fn)
 	}
 	transport := &http.Transport{}
-	rt, err := newOperator(cfg, &provider{w.url, &http.Client{Transport: life.Wrap(transport)}}, 10*time.Millisecond,
+	w.flights = newFlights(life.Wrap(transport))
+	rt, err := newOperator(cfg, &provider{w.url, &http.Client{Transport: w.flights}}, 10*time.Millisecond,
 		[]string{w.namespace}, fairlead.WithDrain(time.Millisecond))
 	w.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -237,7 +276,8 @@ func (w *world) survive(rnd *rand.Rand, what string, ok func() bool) (killed int
 			stop()
 			return killed
 		}
-		go stop() // a dead one tries for a while to record what it has made; the end of the test waits for it
+		w.flights.land() // the server has no idempotency keys: a late request to create would make another database
+		go stop()        // a dead one tries for a while to record what it has made; the end of the test waits for it
 		killed++
 	}
 	stop := w.operate(immortal())
