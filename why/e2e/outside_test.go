@@ -79,7 +79,7 @@ func TestFiltered(t *testing.T) {
 		reconcile.Primary(reconcile.If(func(m *configMap) bool { return m.Data != nil })),
 		reconcile.WithoutEvents())
 	w.run(rt)
-	w.expect(rt, "x", why.NotSelected, map[string]string{"filter": "If", "controller": "maps", "at": "elsewhere_test.go"})
+	w.expect(rt, "x", why.NotSelected, map[string]string{"filter": "If", "controller": "maps", "at": "outside_test.go"})
 }
 
 func TestNotWatched(t *testing.T) {
