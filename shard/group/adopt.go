@@ -72,12 +72,3 @@ func (r *record) adopt(all []lease, prefix string) error {
 	}
 	return other
 }
-
-// claim makes a member the holder and the target of those of its slots that have no holder.
-func (r *record) claim(id string, slots shard.Set) {
-	for i := range slots.Slots() {
-		if r.slots[i].holder == "" {
-			r.slots[i] = slot{id, id}
-		}
-	}
-}

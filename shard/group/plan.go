@@ -66,29 +66,6 @@ func (c change) apply(r *record) (*record, bool) {
 	return n, true
 }
 
-// drop removes a member and frees its slots. The member must be dead, or have lost all slots.
-func (r *record) drop(id string) {
-	r.members = slices.DeleteFunc(r.members, func(m member) bool { return m.ID == id })
-	for i := range r.slots {
-		s := &r.slots[i]
-		if s.holder == id {
-			s.holder = ""
-		}
-		if s.next == id {
-			s.next = ""
-		}
-	}
-}
-
-// dropHolders removes the members that hold slots. A member that misses in the record loses its slots at once.
-func (r *record) dropHolders() {
-	for _, m := range slices.Clone(r.members) {
-		if !r.heldBy(m.ID).IsEmpty() {
-			r.drop(m.ID)
-		}
-	}
-}
-
 // gives reports whether a change assigns free slots, or slots of removed members. Slots that their holder releases in
 // the change do not count.
 func (c change) gives(before, after *record) bool {
@@ -99,9 +76,4 @@ func (c change) gives(before, after *record) bool {
 		}
 	}
 	return false
-}
-
-// free reports whether no slot has a holder.
-func (r *record) free() bool {
-	return !slices.ContainsFunc(r.slots, func(s slot) bool { return s.holder != "" })
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -243,5 +244,42 @@ func (r *record) normalize() {
 	}
 	for i := range r.members {
 		r.members[i].Coverage -= least
+	}
+}
+
+// drop removes a member and frees its slots. The member must be dead, or have lost all slots.
+func (r *record) drop(id string) {
+	r.members = slices.DeleteFunc(r.members, func(m member) bool { return m.ID == id })
+	for i := range r.slots {
+		s := &r.slots[i]
+		if s.holder == id {
+			s.holder = ""
+		}
+		if s.next == id {
+			s.next = ""
+		}
+	}
+}
+
+// dropHolders removes the members that hold slots. A member that is not in the record loses its slots at once.
+func (r *record) dropHolders() {
+	for _, m := range slices.Clone(r.members) {
+		if !r.heldBy(m.ID).IsEmpty() {
+			r.drop(m.ID)
+		}
+	}
+}
+
+// free reports whether no slot has a holder.
+func (r *record) free() bool {
+	return !slices.ContainsFunc(r.slots, func(s slot) bool { return s.holder != "" })
+}
+
+// claim makes a member the holder and the target of those of its slots that have no holder.
+func (r *record) claim(id string, slots shard.Set) {
+	for i := range slots.Slots() {
+		if r.slots[i].holder == "" {
+			r.slots[i] = slot{id, id}
+		}
 	}
 }

@@ -4,15 +4,11 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 	"github.com/fairlead-io/fairlead/simulate/internal/bubble"
@@ -20,10 +16,6 @@ import (
 
 // variable is the environment variable that tells a child which test it serves.
 const variable = "FAIRLEAD_SIMULATE_CHILD"
-
-// stall is how long a schedule may make no progress, in real time. A bubble that waits for something outside, such as a
-// network connection, never makes any.
-const stall = 10 * time.Second
 
 // order tells a child to play a plan.
 type order struct {
@@ -84,37 +76,6 @@ func Serve(t *testing.T, s bubble.Setup) {
 		w.playing.Store(false)
 		if err := enc.Encode(r); err != nil {
 			return // the parent has ended
-		}
-	}
-}
-
-// watchdog ends the process if a schedule makes no progress.
-type watchdog struct {
-	playing  atomic.Bool
-	progress atomic.Uint64
-}
-
-// run sends the stacks of all goroutines before it ends the process.
-func (w *watchdog) run(done <-chan struct{}, out io.Writer) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	seen, since := w.progress.Load(), time.Now()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-		}
-		if now := w.progress.Load(); now != seen || !w.playing.Load() {
-			seen, since = now, time.Now()
-			continue
-		}
-		if time.Since(since) > stall {
-			stacks := make([]byte, 1<<20)
-			stacks = stacks[:runtime.Stack(stacks, true)]
-			text := fmt.Sprintf("the schedule made no progress for %s of real time\n%s", stall, stacks)
-			_ = json.NewEncoder(out).Encode(reply{Error: text})
-			os.Exit(3)
 		}
 	}
 }
