@@ -56,7 +56,7 @@ func (l *collector) take(o *outcome) (more bool) {
 	if err == nil {
 		l.pages = append(l.pages, page)
 		for _, item := range page.Items {
-			l.at.saw(item)
+			l.at.check.Object(item)
 		}
 		l.tries += o.answer.Tries
 		if page.next == "" {

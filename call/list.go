@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"iter"
 	"maps"
 	"net/http"
@@ -69,7 +68,7 @@ func Pages(ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[*Page,
 			}
 			page.Restarted = at.restarted && at.token == ""
 			for _, item := range page.Items {
-				at.saw(item)
+				at.check.Object(item)
 			}
 			if !yield(page, nil) || page.next == "" {
 				return
@@ -120,8 +119,6 @@ type pager struct {
 	token     string
 	restarted bool
 	check     paging.Check
-	objects   int    // of the current page
-	first     uint64 // hash of the first of them
 }
 
 func (at *pager) request(r Request, p Policy) Request {
@@ -143,22 +140,11 @@ func (at *pager) request(r Request, p Policy) Request {
 	return r
 }
 
-// saw records an encoded item of the current page.
-func (at *pager) saw(item []byte) {
-	if at.objects++; at.objects > 1 {
-		return
-	}
-	h := fnv.New64a()
-	_, _ = h.Write(item)
-	at.first = h.Sum64()
-}
-
-// advance moves to the page after the given one, whose items it saw. It fails if the list would never end.
+// advance moves to the page after the given one, whose items the check has seen. It fails if the list would not end.
 func (at *pager) advance(page *Page) error {
-	if err := at.check.Next(page.next, at.objects, at.first); err != nil {
+	if err := at.check.Next(page.next); err != nil {
 		return &protocolError{what: err.Error()}
 	}
-	at.objects = 0
 	at.token = page.next
 	return nil
 }

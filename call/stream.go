@@ -26,7 +26,7 @@ func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Po
 		stopped := false
 		for {
 			page, err := streamPage(ctx, c, at.request(r, p), p, func(page *Page, raw []byte) (bool, error) {
-				at.saw(raw)
+				at.check.Object(raw)
 				obj := PT(new(T))
 				if err := page.decodeItem(raw, obj); err != nil {
 					return false, err

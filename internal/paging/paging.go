@@ -1,7 +1,10 @@
 // Package paging finds paged lists that do not end.
 package paging
 
-import "errors"
+import (
+	"errors"
+	"hash/fnv"
+)
 
 // A list counts as endless after these numbers of pages.
 const (
@@ -22,25 +25,45 @@ type Check struct {
 	firsts   map[uint64]struct{}
 	empty    int
 	repeated int
+
+	objects bool   // the current page has some
+	first   uint64 // hash of the first of them
 }
 
-// Next records a page with a continue token. objects is the number of objects of the page, and first identifies the
-// first of them. Next returns an error if the list would not end.
-func (c *Check) Next(token string, objects int, first uint64) error {
+// Retry forgets the current page, which is requested again.
+func (c *Check) Retry() { c.objects = false }
+
+// Object records an object of the current page. parts identify it.
+func (c *Check) Object(parts ...[]byte) {
+	if c.objects {
+		return
+	}
+	h := fnv.New64a()
+	for _, part := range parts {
+		_, _ = h.Write(part)
+		_, _ = h.Write([]byte{0})
+	}
+	c.objects, c.first = true, h.Sum64()
+}
+
+// Next ends the current page, which has a continue token. It returns an error if the list would not end.
+func (c *Check) Next(token string) error {
 	if c.tokens == nil {
 		c.tokens, c.firsts = map[string]struct{}{}, map[uint64]struct{}{}
 	}
+	objects := c.objects
+	c.objects = false
 	if !added(c.tokens, token) {
 		return ErrToken
 	}
-	if objects == 0 {
+	if !objects {
 		if c.empty++; c.empty > maxEmpty {
 			return ErrEmpty
 		}
 		return nil
 	}
 	c.empty = 0
-	if !added(c.firsts, first) {
+	if !added(c.firsts, c.first) {
 		if c.repeated++; c.repeated > maxRepeated {
 			return ErrPages
 		}

@@ -5,38 +5,43 @@ import (
 	"testing"
 )
 
+// TestCheck plays the pages of lists. Only the last page of each may be an error.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	type page struct {
 		token   string
-		objects int
-		first   uint64
+		objects []string
 	}
-	var empty []page
-	for i := range maxEmpty + 1 {
-		empty = append(empty, page{strconv.Itoa(i), 0, 0})
+	numbered := func(n int, objects ...string) (out []page) {
+		for i := range n {
+			out = append(out, page{strconv.Itoa(i), objects})
+		}
+		return out
 	}
-	var same []page
-	for i := range maxRepeated + 2 {
-		same = append(same, page{strconv.Itoa(i), 2, 7})
-	}
-	apart := append(append(append([]page{}, empty[:maxEmpty]...), page{"full", 1, 1}), page{"after", 0, 0})
-	for name, test := range map[string]struct {
+	apart := append(numbered(maxEmpty), page{"full", []string{"a"}}, page{"after", nil})
+	for name, tc := range map[string]struct {
 		pages []page
-		want  error // for the last page
+		want  error
 	}{
-		"list that ends":      {[]page{{"a", 2, 1}, {"b", 2, 2}, {"c", 0, 0}, {"d", 0, 0}}, nil},
-		"token again":         {[]page{{"a", 2, 1}, {"b", 2, 2}, {"a", 2, 3}}, ErrToken},
-		"page that is resent": {[]page{{"a", 2, 1}, {"b", 2, 1}, {"c", 2, 1}, {"d", 2, 2}, {"e", 2, 1}}, nil},
-		"pages that repeat":   {same, ErrPages},
-		"empty pages":         {empty, ErrEmpty},
-		"empty pages apart":   {apart, nil},
+		"Ends":            {[]page{{"1", []string{"a", "b"}}, {"2", []string{"c"}}, {"3", nil}, {"4", nil}}, nil},
+		"TokenAgain":      {[]page{{"1", []string{"a"}}, {"2", []string{"b"}}, {"1", []string{"c"}}}, ErrToken},
+		"PageSentAgain":   {[]page{{"1", []string{"a", "b"}}, {"2", []string{"a", "b"}}, {"3", []string{"c"}}}, nil},
+		"PagesRepeat":     {numbered(maxRepeated+2, "a", "b"), ErrPages},
+		"EmptyPages":      {numbered(maxEmpty + 1), ErrEmpty},
+		"EmptyPagesApart": {apart, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var c Check
-			for i, p := range test.pages {
-				err := c.Next(p.token, p.objects, p.first)
-				if last := i == len(test.pages)-1; last && err != test.want || !last && err != nil {
-					t.Fatalf("page %d: %v, want %v", i, err, test.want)
+			for i, p := range tc.pages {
+				c.Object([]byte("of a response that broke off"))
+				c.Retry()
+				for _, name := range p.objects {
+					c.Object([]byte("namespace"), []byte(name))
+				}
+				err := c.Next(p.token)
+				if last := i == len(tc.pages)-1; last && err != tc.want || !last && err != nil {
+					t.Fatalf("page %d: %v, want %v", i, err, tc.want)
 				}
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/internal/paging"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -89,15 +90,14 @@ func (n *namespaces) existing(
 	slots *shard.Set, read func(q query, object func(*Object)) (listMeta, error),
 ) (map[string]struct{}, error) {
 	missing, found, count := maps.Clone(n.inhabited), map[string]struct{}{}, 0
-	var check pageCheck
+	var check paging.Check
 	q := query{
 		resource: namespaceResource, metadata: true, limit: surveyPage, selectors: &Selectors{}, beside: true,
 		slots: new(slots.Layout().All()),
 	}
 	for {
-		check.begin()
 		m, err := read(q, func(o *Object) {
-			check.object(&o.Header)
+			check.Object(o.Header.Namespace, o.Header.Name)
 			count++
 			delete(missing, string(o.Header.Name))
 			if slots.HasBytes(o.Header.Name, nil) {
@@ -113,8 +113,8 @@ func (n *namespaces) existing(
 		case q.next == "":
 			return found, nil
 		}
-		if err := check.next(m.next); err != nil {
-			return nil, err
+		if err := check.Next(m.next); err != nil {
+			return nil, &ProtocolError{What: err.Error()}
 		}
 	}
 }

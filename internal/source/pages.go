@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"io"
 	"log/slog"
 	"net/http"
@@ -30,7 +29,7 @@ type pager struct {
 
 // fetch fetches all pages of one query and stages their objects.
 func (p *pager) fetch(ctx context.Context, q query, l *listing) error {
-	var check pageCheck
+	var check paging.Check
 	for {
 		before := l.count
 		m, err := p.page(ctx, q, l, &check)
@@ -44,15 +43,15 @@ func (p *pager) fetch(ctx context.Context, q query, l *listing) error {
 		if m.next == "" {
 			return nil
 		}
-		if err := check.next(m.next); err != nil {
-			return err
+		if err := check.Next(m.next); err != nil {
+			return &ProtocolError{What: err.Error()}
 		}
 		q.next, q.version, q.match = m.next, "", ""
 	}
 }
 
 // page fetches one page. It retries transient failures with the same continue token.
-func (p *pager) page(ctx context.Context, q query, l *listing, check *pageCheck) (*listMeta, error) {
+func (p *pager) page(ctx context.Context, q query, l *listing, check *paging.Check) (*listMeta, error) {
 	for n := 0; ; n++ {
 		before := l.count
 		m, err := p.pageOnce(ctx, q, l, check)
@@ -71,9 +70,9 @@ func (p *pager) page(ctx context.Context, q query, l *listing, check *pageCheck)
 }
 
 func (p *pager) pageOnce(
-	ctx context.Context, q query, l *listing, check *pageCheck,
+	ctx context.Context, q query, l *listing, check *paging.Check,
 ) (end *listMeta, err error) {
-	check.begin()
+	check.Retry()
 	st, err := p.open(ctx, q)
 	if err != nil {
 		return nil, err
@@ -85,7 +84,7 @@ func (p *pager) pageOnce(
 			p.progress.contact()
 			p.progress.listOpened()
 		case evObject:
-			check.object(&e.obj.Header)
+			check.Object(e.obj.Header.Namespace, e.obj.Header.Name)
 			l.add(e)
 		case evListEnd:
 			if err := p.kinds.list(e.list.kind, e.list.apiVersion); err != nil {
@@ -100,35 +99,6 @@ func (p *pager) pageOnce(
 		return nil, err
 	}
 	return end, nil
-}
-
-// pageCheck feeds the pages of one list to a paging.Check.
-type pageCheck struct {
-	pages   paging.Check
-	objects int    // of the current page
-	first   uint64 // hash of the name of the first of them
-}
-
-// begin is called before each request for a page.
-func (c *pageCheck) begin() { c.objects = 0 }
-
-func (c *pageCheck) object(h *Header) {
-	if c.objects++; c.objects > 1 {
-		return
-	}
-	name := fnv.New64a()
-	_, _ = name.Write(h.Namespace)
-	_, _ = name.Write([]byte{'/'})
-	_, _ = name.Write(h.Name)
-	c.first = name.Sum64()
-}
-
-// next is called after a page with a continue token. It returns a *ProtocolError if the list does not end.
-func (c *pageCheck) next(token string) error {
-	if err := c.pages.Next(token, c.objects, c.first); err != nil {
-		return &ProtocolError{What: err.Error()}
-	}
-	return nil
 }
 
 // isTransient reports whether the same request may soon succeed. A ProtocolError after objects were staged is not

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/paging"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -48,12 +49,11 @@ func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(ver
 		q.limit = 0
 	}
 	version := ""
-	var check pageCheck
+	var check paging.Check
 	return v.do(ctx, q, func(ctx context.Context, q query) error {
 		for {
-			check.begin()
 			m, err := readObjects(ctx, v.open, q, v.cfg.ListProgressTimeout, func(o *Object) {
-				check.object(&o.Header)
+				check.Object(o.Header.Namespace, o.Header.Name)
 				if !isElsewhere(q.slots, o, false) {
 					object(&o.Header)
 				}
@@ -67,8 +67,8 @@ func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(ver
 			if err := page(version, m.next != ""); err != nil || m.next == "" {
 				return err
 			}
-			if err := check.next(m.next); err != nil {
-				return err
+			if err := check.Next(m.next); err != nil {
+				return &ProtocolError{What: err.Error()}
 			}
 			q.limit, q.next = surveyPage, m.next
 		}
