@@ -34,9 +34,10 @@ func Text(r *Report, n Names) string {
 	if r.Pairs > 0 {
 		pairs = fmt.Sprintf(", %d of them with two faults", r.Pairs)
 	}
-	fmt.Fprintf(&b, "simulate: %d findings in %d schedules%s (seed %d, %s). %d distinct writes and %d changes allow %d "+
-		"single faults.\n",
-		len(r.Findings), r.Played, pairs, r.Seed, r.Elapsed.Round(100*time.Millisecond), r.Writes, r.Changes, r.Planned)
+	fmt.Fprintf(&b, "simulate: %s in %s%s (seed %d, %s). %s and %s allow %s.\n",
+		number(len(r.Findings), "finding"), number(r.Played, "schedule"), pairs, r.Seed,
+		r.Elapsed.Round(100*time.Millisecond), number(r.Writes, "distinct write"), number(r.Changes, "change"),
+		number(r.Planned, "single fault"))
 	line := func(n int, text string) {
 		if n > 0 {
 			fmt.Fprintf(&b, "  %d %s\n", n, text)
@@ -63,6 +64,14 @@ func Text(r *Report, n Names) string {
 		fmt.Fprintf(&b, "  %s\n", text)
 	}
 	return strings.TrimRight(b.String(), "\n")
+}
+
+// number returns a number with its noun, such as "1 schedule" or "2 schedules".
+func number(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func writeFinding(b *strings.Builder, number int, f Finding, n Names) {

@@ -292,8 +292,8 @@ func (s *search) count(ref *Reference, p Plan, out *Outcome, err error) {
 	}
 	if s.o.Progress != nil && time.Since(s.shown) > 10*time.Second {
 		s.shown = time.Now()
-		s.o.Progress(fmt.Sprintf("%d of %d single faults and %d pairs played, %d findings",
-			r.Played-r.Pairs, r.Planned, r.Pairs, len(r.Findings)))
+		s.o.Progress(fmt.Sprintf("%d of %s and %s played, %s", r.Played-r.Pairs, number(r.Planned, "single fault"),
+			number(r.Pairs, "pair"), number(len(r.Findings), "finding")))
 	}
 }
 

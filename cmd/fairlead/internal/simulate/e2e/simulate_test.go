@@ -118,7 +118,7 @@ func TestFindsLeak(t *testing.T) {
 	)
 	start(t, fairlead, "--workload", steps, "--replay", filepath.Join(found, "1.json"), "--", granter).end(t, 1,
 		"secrets/default/disk-* exists 2 times; without the fault 1")
-	safe.end(t, 0, "0 findings in 1 schedules")
+	safe.end(t, 0, "0 findings in 1 schedule ")
 }
 
 // A program that cannot be judged leads to exit code 2 and to the end of its output.
