@@ -234,24 +234,29 @@ func (s *search) overLocked(ctx context.Context) bool {
 		s.o.Until > 0 && time.Since(s.start) >= s.o.Until || len(s.report.Findings) >= maxFindings
 }
 
-// begin reports whether a schedule may begin, and counts it.
-func (s *search) begin(ctx context.Context) bool {
+// queue hands out plans in order. The lock of the search guards it.
+type queue struct{ plans []Plan }
+
+// begin removes the next plan of a queue and counts it. It returns false if no further schedule may begin.
+func (s *search) begin(ctx context.Context, q *queue) (p Plan, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.overLocked(ctx) {
-		return false
+	if len(q.plans) == 0 || s.overLocked(ctx) {
+		return p, false
 	}
+	p, q.plans = q.plans[0], q.plans[1:]
 	s.begun++
-	return true
+	return p, true
 }
 
-// play plays plans and follows up what is suspicious.
+// play plays plans and follows up what is suspicious. If not all can be played, it plays the first ones.
 func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
-	s.parallel(len(plans), func(i int) {
-		if !s.begin(ctx) {
+	q := &queue{plans}
+	s.parallel(len(plans), func(int) {
+		p, ok := s.begin(ctx, q)
+		if !ok {
 			return
 		}
-		p := plans[i]
 		p.Seed = s.o.Seed
 		out, err := s.driver.Play(ctx, p, ref.Want)
 		if ctx.Err() != nil {
