@@ -89,8 +89,12 @@ func (o objectClient) patch(ctx context.Context, name string, body []byte) (*v1a
 
 // page returns one page of the Operations that q selects.
 func (o objectClient) page(ctx context.Context, q Query) (*v1alpha1.OperationList, error) {
+	namespace := o.namespace
+	if q.AllNamespaces {
+		namespace = ""
+	}
 	answer, err := call.Do(ctx, o.calls, call.Request{
-		Verb: call.VerbList, Resource: operations, Kind: v1alpha1.KindOperation, Namespace: o.namespace, Query: q.values(),
+		Verb: call.VerbList, Resource: operations, Kind: v1alpha1.KindOperation, Namespace: namespace, Query: q.values(),
 	}, o.policy)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ import (
 
 // Query selects Operations for [Scheduler.Page] and [Scheduler.List]. Empty fields restrict nothing.
 type Query struct {
+	// AllNamespaces selects Operations in all namespaces, not only in that of the Scheduler.
+	AllNamespaces bool
 	// ResourceType restricts to one type of resource.
 	ResourceType string
 	// Type restricts to one type of operation, such as Delete.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -152,6 +153,33 @@ func TestInvalidIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	}
 	for op, err := range b.List(b.ctx, operations.Query{}) {
 		t.Errorf("written: %v %v", op, err)
+	}
+}
+
+func TestListOfAllNamespaces(t *testing.T) {
+	b := setup(t)
+	other, err := operations.NewScheduler(operations.Options{Calls: b.calls, Namespace: "neighbour"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	for _, s := range []*operations.Scheduler{b.Scheduler, other} {
+		if _, err := s.Schedule(b.ctx, operations.Request{Type: operations.Create, Resource: shop}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for all, want := range map[bool][]string{false: {"tenant"}, true: {"neighbour", "tenant"}} {
+		var got []string
+		for op, err := range b.List(b.ctx, operations.Query{AllNamespaces: all}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, op.Namespace)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("all namespaces: %v: -want +got:\n%s", all, diff)
+		}
 	}
 }
 

@@ -82,6 +82,10 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 		}) {
 		t.Errorf("op list -o json: %v: %s", err, out)
 	}
+	_, out, errs := fairlead(t, "op", "list", "-A", "--kubeconfig", s.kubeconfig)
+	if !strings.Contains(out, s.namespace+"  app/shop") {
+		t.Errorf("op list -A: %s%s", out, errs)
+	}
 }
 
 // TestWhyOfOpenCircuit: the circuit of a Webhook stays open after its time has passed, until a call succeeds. So why

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Bounds for a schedule without progress. A bubble that waits for something outside, such as a network connection, makes
-// none and needs no processor. On a busy machine a process that does work may also make none for many seconds.
+// Bounds for a schedule without progress. A bubble that waits for something outside, such as a network connection,
+// makes none and needs no processor. On a busy machine a process that does work may also make none for many seconds.
 const (
 	stall   = 10 * time.Second      // of seconds in which the process is idle
 	endless = time.Minute           // of processor time

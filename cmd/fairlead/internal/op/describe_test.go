@@ -61,17 +61,35 @@ func TestMissingWebhookIsShown(t *testing.T) {
 		Message: "waiting " + what,
 	}}
 	v := operations.ViewOf(op)
-	var described, listed strings.Builder
-	if err := errors.Join(describeOperation(&described, op), showTable(&listed, []operations.View{v})); err != nil {
+	var described, table strings.Builder
+	if err := errors.Join(describeOperation(&described, op), showTable(&table, []listed{{View: v}})); err != nil {
 		t.Fatal(err)
 	}
-	for where, got := range map[string]string{"wait": progressLine(v), "list": listed.String()} {
+	for where, got := range map[string]string{"wait": progressLine(v), "list": table.String()} {
 		if !strings.Contains(got, "waiting "+what) {
 			t.Errorf("%s does not say it:\n%s", where, got)
 		}
 	}
 	if got := strings.Join(strings.Fields(described.String()), " "); !strings.Contains(got, "Waiting: "+what) {
 		t.Errorf("describe does not say it:\n%s", described.String())
+	}
+}
+
+// TestTableOfAllNamespaces: the column exists only if operations of several namespaces are listed.
+func TestTableOfAllNamespaces(t *testing.T) {
+	t.Parallel()
+	v := operations.View{ResourceType: "app", ResourceID: "1"}
+	for namespace, want := range map[string]string{
+		"":       "RESOURCE TYPE CATEGORY STATUS DONE AGE REASON app/1 - 0/0 - -",
+		"team-a": "NAMESPACE RESOURCE TYPE CATEGORY STATUS DONE AGE REASON team-a app/1 - 0/0 - -",
+	} {
+		var table strings.Builder
+		if err := showTable(&table, []listed{{Namespace: namespace, View: v}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(table.String()), " "); got != want {
+			t.Errorf("namespace %q: %s, want %s", namespace, got, want)
+		}
 	}
 }
 
@@ -93,7 +111,7 @@ func TestHostileText(t *testing.T) {
 	}
 	v := operations.ViewOf(op)
 	var out strings.Builder
-	if err := errors.Join(describeOperation(&out, op), showTable(&out, []operations.View{v})); err != nil {
+	if err := errors.Join(describeOperation(&out, op), showTable(&out, []listed{{View: v}})); err != nil {
 		t.Fatal(err)
 	}
 	out.WriteString(cli.Plain(progressLine(v)) + cli.Plain(endLine(v)))

@@ -10,6 +10,12 @@ import (
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 )
 
+// listed is an operation in a list. Its namespace is empty if all operations of the list are in one namespace.
+type listed struct {
+	Namespace string `json:"namespace,omitempty"`
+	operations.View
+}
+
 func newListCommand(s cli.Streams, o *options) *cobra.Command {
 	var q operations.Query
 	var status, phase, kind, related string
@@ -17,6 +23,7 @@ func newListCommand(s cli.Streams, o *options) *cobra.Command {
 		Use: "list", Aliases: []string{"ls"}, Args: cobra.NoArgs,
 		Short: "List operations",
 		Example: `  fairlead op list --status failed
+  fairlead op list -A --phase "In Progress"
   fairlead op list --type Delete --category unregisterApplication
   fairlead op list --resource-type Application -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,27 +50,39 @@ func newListCommand(s cli.Streams, o *options) *cobra.Command {
 					return cli.Usagef("--related %q is not of the form TYPE/ID", related)
 				}
 			}
+			if q.AllNamespaces && o.namespace != "" {
+				return cli.Usagef("-n and -A exclude each other")
+			}
 			return o.withScheduler(func(scheduler *operations.Scheduler) error {
-				views := []operations.View{}
+				found := []listed{}
 				for op, err := range scheduler.List(cmd.Context(), q) {
 					if err != nil {
 						return err
 					}
-					if v := operations.ViewOf(op); want == "" || v.Status == want {
-						views = append(views, v)
+					v := listed{View: operations.ViewOf(op)}
+					if q.AllNamespaces {
+						v.Namespace = op.Namespace
+					}
+					if want == "" || v.Status == want {
+						found = append(found, v)
 					}
 				}
 				if o.output == "json" || o.output == "yaml" {
-					return cli.Encode(s.Out, o.output, map[string]any{"items": views})
+					return cli.Encode(s.Out, o.output, map[string]any{"items": found})
 				}
-				if len(views) == 0 {
+				switch {
+				case len(found) == 0 && q.AllNamespaces:
+					cli.Say(s.Err, "no operations")
+					return nil
+				case len(found) == 0:
 					cli.Say(s.Err, "no operations in namespace %s", scheduler.Namespace())
 					return nil
 				}
-				return showTable(s.Out, views)
+				return showTable(s.Out, found)
 			})
 		},
 	}
+	cmd.Flags().BoolVarP(&q.AllNamespaces, "all-namespaces", "A", false, "list operations in all namespaces")
 	cmd.Flags().StringVar(&status, "status", "", "`status`: only operations that are IN_PROGRESS, SUCCEEDED or FAILED")
 	cmd.Flags().StringVar(&phase, "phase", "", "`phase`: only operations that are \"In Progress\", Success or Failed")
 	cmd.Flags().StringVar(&kind, "type", "", "only operations of this `type`: Create, Update or Delete")

@@ -17,11 +17,16 @@ func show(w io.Writer, output string, v operations.View) error {
 	if output == "json" || output == "yaml" {
 		return cli.Encode(w, output, v)
 	}
-	return showTable(w, []operations.View{v})
+	return showTable(w, []listed{{View: v}})
 }
 
-func showTable(w io.Writer, views []operations.View) error {
+// showTable has a column with namespaces if the first operation has a namespace.
+func showTable(w io.Writer, views []listed) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	inAll := len(views) > 0 && views[0].Namespace != ""
+	if inAll {
+		_, _ = fmt.Fprint(tw, "NAMESPACE\t")
+	}
 	_, _ = fmt.Fprintln(tw, "RESOURCE\tTYPE\tCATEGORY\tSTATUS\tDONE\tAGE\tREASON") // Flush returns the error
 	for _, v := range views {
 		reason := v.Reason
@@ -32,6 +37,9 @@ func showTable(w io.Writer, views []operations.View) error {
 		age := "-"
 		if !v.CreatedAt.IsZero() {
 			age = duration.HumanDuration(time.Since(v.CreatedAt))
+		}
+		if inAll {
+			_, _ = fmt.Fprintf(tw, "%s\t", v.Namespace)
 		}
 		_, _ = fmt.Fprintf(tw, "%s/%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", cli.Plain(v.ResourceType), cli.Plain(v.ResourceID),
 			v.OperationType, cli.Dash(cli.Plain(v.OperationCategory)), v.Status, v.Progress.Completed, v.Progress.Total,
