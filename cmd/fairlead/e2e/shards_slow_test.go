@@ -102,13 +102,14 @@ func (s *slowServer) setDelay(d time.Duration) {
 	s.delay = d
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. The response to a request for a Lease takes the delay, of which the API
+// server needs a part.
 func (s *slowServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	begun := time.Now()
 	s.mu.Lock()
-	ahead, back := time.Duration(0), time.Duration(0)
+	delay, ahead := time.Duration(0), time.Duration(0)
 	if s.delay > 0 && strings.Contains(r.URL.Path, "/leases") && r.URL.Query().Get("watch") == "" {
-		ahead = time.Duration(s.rnd.Int64N(int64(s.delay)))
-		back = s.delay - ahead
+		delay, ahead = s.delay, time.Duration(s.rnd.Int64N(int64(s.delay)))
 	}
 	s.mu.Unlock()
 	wait := func(d time.Duration) {
@@ -126,7 +127,7 @@ func (s *slowServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	wait(ahead)
 	answer, err := s.next.RoundTrip(r)
-	wait(back)
+	wait(time.Until(begun.Add(delay)))
 	return answer, err
 }
 

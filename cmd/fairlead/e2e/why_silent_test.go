@@ -83,7 +83,7 @@ func TestWhyOfSilentReceiver(t *testing.T) {
 		t.Errorf("op list -o json: %v: %s", err, out)
 	}
 	_, out, errs := fairlead(t, "op", "list", "-A", "--kubeconfig", s.kubeconfig)
-	if !strings.Contains(out, s.namespace+"  app/shop") {
+	if !strings.Contains(strings.Join(strings.Fields(out), " "), s.namespace+" app/shop ") {
 		t.Errorf("op list -A: %s%s", out, errs)
 	}
 }

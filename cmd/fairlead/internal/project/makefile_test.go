@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// fakeFairlead ends with an exit code at SIGINT.
-const fakeFairlead = `#!/bin/sh
+// fakeFairlead ends with an exit code at SIGINT. It needs bash: other shells may lose a signal that arrives while they
+// start a command.
+const fakeFairlead = `#!/usr/bin/env bash
 trap 'exit $FAKE_CODE' INT
 echo running
 while :; do sleep 0.05; done
