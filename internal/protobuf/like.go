@@ -7,9 +7,9 @@ import (
 )
 
 // UnmarshalLike is Unmarshal for a caller that holds another message of the type, like, and the data that it was
-// decoded from. The two messages share every field that is byte for byte the same in both. Neither may be modified
-// afterwards. It suits versions of one object: if only the status of a pod changes, only the status is decoded. With a
-// nil like it is Unmarshal.
+// decoded from. The two messages share every field that is byte for byte the same in both, also in the messages of a
+// list that are at the same index. Neither may be modified afterwards. It suits versions of one object, and objects of
+// one template: if only the status of a pod changes, only the status is decoded. With a nil like it is Unmarshal.
 func (d *Decoder) UnmarshalLike(data []byte, into Message, likeData []byte, like Message) error {
 	if like == nil || reflect.TypeOf(like) != reflect.TypeOf(into) {
 		return d.Unmarshal(data, into)
@@ -131,8 +131,11 @@ func (d *decoding) field(pl *plan, r *run, p unsafe.Pointer, other *run, lp unsa
 	}
 	at, there := unsafe.Add(p, f.off), unsafe.Add(lp, f.off)
 	if bytes.Equal(r.bytes, other.bytes) {
-		reflect.NewAt(f.own, at).Elem().Set(reflect.NewAt(f.own, there).Elem())
+		f.share(at, there)
 		return nil
+	}
+	if f.op == opList+opMessage {
+		return d.items(f, r.bytes, at, other.bytes, there)
 	}
 	if !r.single || !other.single || f.wire != lengthed {
 		return d.message(pl, r.bytes, p)
@@ -149,4 +152,71 @@ func (d *decoding) field(pl *plan, r *run, p unsafe.Pointer, other *run, lp unsa
 		return d.like(f.sub, r.data, *to, other.data, from)
 	}
 	return d.message(pl, r.bytes, p)
+}
+
+// share copies the field at from to the field at to. Common kinds are copied without reflection.
+func (f *field) share(to, from unsafe.Pointer) {
+	switch {
+	case f.op == opString:
+		*(*string)(to) = *(*string)(from)
+	case f.op == opBool:
+		*(*bool)(to) = *(*bool)(from)
+	case f.op == opInt32:
+		*(*int32)(to) = *(*int32)(from)
+	case f.op == opInt64:
+		*(*int64)(to) = *(*int64)(from)
+	case f.op >= opMap, f.op >= opPointer && f.op < opList: // a map is a pointer
+		*(*unsafe.Pointer)(to) = *(*unsafe.Pointer)(from)
+	case f.op >= opList:
+		*(*list)(to) = *(*list)(from)
+	default:
+		reflect.NewAt(f.own, to).Elem().Set(reflect.NewAt(f.own, from).Elem())
+	}
+}
+
+// items decodes b, the messages of a list, into the empty slice at p. The slice at lp was decoded from lb.
+func (d *decoding) items(f *field, b []byte, p unsafe.Pointer, lb []byte, lp unsafe.Pointer) error {
+	l, ll := (*list)(p), (*list)(lp)
+	reflect.NewAt(f.own, p).Elem().Grow(count(b))
+	for len(b) > 0 && l.len < l.cap {
+		data, size, err := first(b)
+		if err != nil {
+			return err
+		}
+		b = b[size:]
+		at := uintptr(l.len) * f.size
+		to := unsafe.Add(l.data, at)
+		l.len++ // Grow returns zeroed memory
+		if l.len > ll.len {
+			if err := d.message(f.sub, data, to); err != nil {
+				return err
+			}
+			continue
+		}
+		other, size, err := first(lb)
+		if err != nil {
+			return err
+		}
+		lb = lb[size:]
+		from := unsafe.Add(ll.data, at)
+		if bytes.Equal(data, other) {
+			reflect.NewAt(f.typ, to).Elem().Set(reflect.NewAt(f.typ, from).Elem())
+		} else if err := d.like(f.sub, data, to, other, from); err != nil {
+			return err
+		}
+	}
+	if len(b) > 0 {
+		return errUnclear
+	}
+	return nil
+}
+
+// first returns the data of the length-delimited value at the beginning of b, and the encoded size of its field.
+func first(b []byte) (data []byte, size int, err error) {
+	tag, n := uvarint(b)
+	if n <= 0 || tag&7 != lengthed {
+		return nil, 0, errUnclear
+	}
+	data, size, err = after(b[n:], lengthed)
+	return data, n + size, err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/pack"
+	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
@@ -24,6 +25,7 @@ type codec struct {
 	decoder   decoder
 	mutations mutations
 	hot       hotSet
+	relatives relatives
 	scratch   sync.Pool // *[]byte: buffers for unpacking
 	undecoded undecoded
 }
@@ -142,7 +144,7 @@ func (c *codec) shared(r *Record, t reflect.Type, other *Record) (any, error) {
 }
 
 // decode makes a new object, a *T for t = T, from the bytes of a record. It shares equal parts with the decoded form of
-// other, another version, which may be nil.
+// other, another version, which may be nil, or else of a relative.
 func (c *codec) decode(r *Record, t reflect.Type, e encoded, other *Record) (any, error) {
 	o := reflect.New(t).Interface()
 	if err := c.content.readable(o); err != nil {
@@ -150,7 +152,16 @@ func (c *codec) decode(r *Record, t reflect.Type, e encoded, other *Record) (any
 	}
 	buf := c.buffer()
 	defer c.scratch.Put(buf)
-	err := c.decoder.decodeShared(o, e, c.usableForm(other, t, buf))
+	like := c.usableForm(other, t, buf)
+	_, message := o.(protobuf.Message)
+	related := message && e.enc == source.Protobuf && c.decoder.shares
+	if related && like.obj == nil {
+		like = c.usableForm(c.relatives.of(r), t, buf)
+	}
+	err := c.decoder.decodeShared(o, e, like)
+	if related && err == nil {
+		c.relatives.add(r)
+	}
 	if err == nil {
 		var out any
 		if out, err = c.content.transformed(o); err == nil {

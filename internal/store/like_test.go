@@ -78,6 +78,69 @@ func TestTwoVersionsShare(t *testing.T) {
 	}
 }
 
+// TestRelativesShare: a pod equals the pod decoded alone, and shares equal parts with another pod of its workload. It
+// does not share them if mutations are detected or allowed, or if the object is the reader's own.
+func TestRelativesShare(t *testing.T) {
+	t.Parallel()
+	same := func(o any) (any, error) { return o, nil }
+	for name, tc := range map[string]struct {
+		opt   store.Options
+		own   bool
+		share bool
+	}{
+		"Shared":      {share: true},
+		"Own":         {own: true},
+		"Detecting":   {opt: store.Options{DetectMutation: true}},
+		"Transformed": {opt: store.Options{Content: store.Content{Transform: same}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, all := pods(t, source.Protobuf, 20, tc.opt) // the store trusts a type after some objects
+			for r := range s.Snapshot().All() {
+				if _, err := store.As[corev1.Pod](r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			read := func(o *corev1.Pod) *corev1.Pod {
+				r, _ := s.Get(store.Key{Namespace: o.Namespace, Name: o.Name})
+				got := &corev1.Pod{}
+				var err error
+				if tc.own {
+					err = r.DecodeInto(got)
+				} else {
+					got, err = store.As[corev1.Pod](r)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return got
+			}
+			first := read(all[0])
+			next := all[0].DeepCopy()
+			next.Name, next.UID, next.ResourceVersion = "next", "next", "900000001"
+			next.Spec.Containers[0].Image = "another"
+			next.Spec.Containers = append(next.Spec.Containers, corev1.Container{Name: "more"})
+			if err := s.Sink("").Apply(source.Added, encoded(t, source.Protobuf, next)); err != nil {
+				t.Fatal(err)
+			}
+			got := read(next)
+			want := &corev1.Pod{}
+			if raw, err := next.Marshal(); err != nil || want.Unmarshal(raw) != nil {
+				t.Fatal("cannot encode the pod")
+			}
+			want.TypeMeta = got.TypeMeta
+			want.ManagedFields = nil // the store drops them
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("it differs from the pod decoded alone:\n%s", diff)
+			}
+			a, b := &first.Spec.Containers[0].Env[0], &got.Spec.Containers[0].Env[0]
+			if (a == b) != tc.share {
+				t.Errorf("they share a part: %t, want %t", a == b, tc.share)
+			}
+		})
+	}
+}
+
 // TestUnstructuredObjectsShareParts: two decoded pods of one workload share an equal part. They do not share it if
 // mutations are detected or allowed, or if the objects are the reader's own.
 func TestUnstructuredObjectsShareParts(t *testing.T) {

@@ -168,7 +168,9 @@ func (r *Record) AsLater(t reflect.Type) (now any, err error) {
 	if r.forms.held(t) != nil {
 		return r.As(t)
 	}
-	if e, err := r.load(); err != nil || !r.codec.decoder.willDecode(e, target) {
+	buf := r.codec.buffer()
+	defer r.codec.scratch.Put(buf)
+	if e, err := r.read(buf); err != nil || !r.codec.decoder.willDecode(e, target) {
 		return r.As(t)
 	}
 	r.marks.Or(target.bit)

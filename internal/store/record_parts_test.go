@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
@@ -221,5 +222,45 @@ func TestMutationsAlone(t *testing.T) {
 	}
 	if (&mutations{}).check(pod) != nil {
 		t.Error("an object is checked although mutations are not detected")
+	}
+}
+
+// TestRelatives: each of many groups finds its last record, and never a record of another group.
+func TestRelatives(t *testing.T) {
+	t.Parallel()
+	var s relatives
+	record := func(group uint64) *Record {
+		r := &Record{}
+		r.shape = &shape{siblings: group}
+		return r
+	}
+	if s.of(record(1)) != nil {
+		t.Error("a relative before any record was added")
+	}
+	rnd := seed.Rand(1)
+	const groups = relativeGroups / relativeWays
+	found := 0
+	for range groups {
+		group := rnd.Uint64()
+		s.add(record(group))
+		last := record(group)
+		s.add(last)
+		if s.of(record(group)) != last {
+			t.Fatal("the last record of a group is not found")
+		}
+		if r := s.of(record(group + relativeGroups)); r != nil { // has the same places
+			t.Fatal("a record of another group")
+		}
+		for way := range uint64(relativeWays) { // others displace it
+			s.add(record(group + (way+1)*relativeGroups))
+		}
+		if r := s.of(record(group)); r != nil && r != last {
+			t.Fatal("a record of another group")
+		} else if r != nil {
+			found++
+		}
+	}
+	if found == groups {
+		t.Error("no group was displaced by four others with the same places")
 	}
 }
