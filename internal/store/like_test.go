@@ -101,7 +101,10 @@ func TestRelativesShare(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			read := func(o *corev1.Pod) *corev1.Pod {
+			add := func(o *corev1.Pod) *corev1.Pod {
+				if err := s.Sink("").Apply(source.Added, encoded(t, source.Protobuf, o)); err != nil {
+					t.Fatal(err)
+				}
 				r, _ := s.Get(store.Key{Namespace: o.Namespace, Name: o.Name})
 				got := &corev1.Pod{}
 				var err error
@@ -115,15 +118,13 @@ func TestRelativesShare(t *testing.T) {
 				}
 				return got
 			}
-			first := read(all[0])
-			next := all[0].DeepCopy()
-			next.Name, next.UID, next.ResourceVersion = "next", "next", "900000001"
+			prior := all[0].DeepCopy()
+			prior.Name, prior.UID, prior.ResourceVersion = "prior", "prior", "900000001"
+			next := prior.DeepCopy()
+			next.Name, next.UID, next.ResourceVersion = "next", "next", "900000002"
 			next.Spec.Containers[0].Image = "another"
 			next.Spec.Containers = append(next.Spec.Containers, corev1.Container{Name: "more"})
-			if err := s.Sink("").Apply(source.Added, encoded(t, source.Protobuf, next)); err != nil {
-				t.Fatal(err)
-			}
-			got := read(next)
+			first, got := add(prior), add(next)
 			want := &corev1.Pod{}
 			if raw, err := next.Marshal(); err != nil || want.Unmarshal(raw) != nil {
 				t.Fatal("cannot encode the pod")
