@@ -80,8 +80,8 @@ func (w *objectWait[T, PT]) seen(obj PT, evidence map[string]string) string {
 			all = slices.Delete(all, i, i+1)
 		}
 	}
-	if told := condition.Told(all); told != "" {
-		evidence["conditions"] = told
+	if text := condition.Format(all); text != "" {
+		evidence["conditions"] = text
 	}
 	return text
 }

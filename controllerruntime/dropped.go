@@ -102,8 +102,8 @@ func (c careful) checkApply(obj client.Object) error {
 // below the field of that name count. An object without uid and resourceVersion is a new object and passes.
 func (c careful) check(obj client.Object, sub string) error {
 	kind, err := c.GroupVersionKindFor(obj)
-	anew := obj.GetUID() == "" && obj.GetResourceVersion() == ""
-	if err != nil || anew || len(c.opt.content(kind.GroupKind()).Drop) == 0 {
+	isNew := obj.GetUID() == "" && obj.GetResourceVersion() == ""
+	if err != nil || isNew || len(c.opt.content(kind.GroupKind()).Drop) == 0 {
 		return err
 	}
 	m, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)

@@ -27,7 +27,7 @@ import (
 // A Subject is the controller under test.
 type Subject struct {
 	// Start does what main does with this configuration: it makes a manager and runs it. It returns when ctx ends. It is
-	// called anew for each schedule, and once more after each crash, and must not use state of earlier calls. Nil with
+	// called for each schedule, and once more after each crash, and must not use state of earlier calls. Nil with
 	// the option Command.
 	Start func(ctx context.Context, cfg *rest.Config) error
 	// CRDs is a file or a directory with the CustomResourceDefinitions of the subject, as YAML. Empty: none.

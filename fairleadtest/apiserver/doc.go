@@ -61,19 +61,18 @@
 // code, reason, kind, details, causes, the object, warnings, and the events of watches. They do not compare messages.
 // The only other differences are:
 //
-//   - Namespaces: without Strict none need exist, so that tests need not make any; one that is there and is being
-//     deleted takes nothing new.
-//   - Content of built-in kinds: without Strict no defaults are set, and a spec is not checked: what a test needs it
-//     gives. Names, metadata, and the data of ConfigMaps, Secrets and Leases are checked. With Strict there are
-//     defaults, but only the rules that clients break most often.
-//   - Subresources: there are none but status, the finalize of namespaces, the token of service accounts, the binding
-//     of pods and the scale of definitions and, with Strict, of workloads; for others there is Respond.
-//   - Tables and YAML: nothing is answered in these forms, which are for people; Table answers with a table nobody
-//     asked for.
-//   - Order at version 0: a watch that begins with any state sends it last name first, since the real server promises
-//     no order there.
-//   - Owner references: a refusal names the field as the version of Kubernetes does that this module is built with,
-//     which may be newer than the server.
+//   - Namespaces: without Strict, objects need no existing namespace. A namespace that is being deleted accepts no new
+//     objects.
+//   - Content of built-in kinds: without Strict, the server sets no defaults and does not check a spec. It checks
+//     names, metadata, and the data of ConfigMaps, Secrets and Leases. With Strict it sets defaults, and checks only
+//     the rules that clients break most often.
+//   - Subresources: the server has status, the finalize of namespaces, the token of service accounts, the binding of
+//     pods, and the scale of definitions and, with Strict, of workloads. Tests add others with Respond.
+//   - Tables and YAML: the server returns neither. Table returns a table to a client that did not request one.
+//   - Order at version 0: a watch that begins with any state sends the objects in descending order of their names. A
+//     real server guarantees no order.
+//   - Owner references: an error names the field as in the version of Kubernetes that this module is built with, which
+//     may be newer than the server.
 //   - Owners across versions: a write through another version of a custom resource keeps the managedFields of the first
-//     one, which a real server drops until the next apply.
+//     version. A real server drops them until the next apply.
 package apiserver

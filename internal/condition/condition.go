@@ -25,23 +25,23 @@ func Of(obj any) ([]metav1.Condition, error) {
 
 // Bounds of the text. Other programs write the conditions.
 const (
-	maxTold    = 8
+	maxListed  = 8
 	maxMessage = 256 // bytes
 )
 
-// Told formats conditions: those that are not True first, at most eight, with messages of at most 256 bytes.
-func Told(all []metav1.Condition) string {
+// Format formats conditions: those that are not True first, at most eight, with messages of at most 256 bytes.
+func Format(all []metav1.Condition) string {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b metav1.Condition) int { return rank(a) - rank(b) })
 	more := ""
-	if len(all) > maxTold {
-		all, more = all[:maxTold], "; …"
+	if len(all) > maxListed {
+		all, more = all[:maxListed], "; …"
 	}
-	told := make([]string, len(all))
+	texts := make([]string, len(all))
 	for i, c := range all {
-		told[i] = One(c)
+		texts[i] = One(c)
 	}
-	return strings.Join(told, "; ") + more
+	return strings.Join(texts, "; ") + more
 }
 
 func rank(c metav1.Condition) int {

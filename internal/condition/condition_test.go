@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestTold(t *testing.T) {
+func TestFormat(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 		{Type: "Initialized", Status: "True"},
@@ -22,17 +22,17 @@ func TestTold(t *testing.T) {
 	}
 	want := "PodScheduled is False (Unschedulable): 0/1 nodes are available; Odd is Unknown: two lines; Initialized is " +
 		"True"
-	if got := Told(all); got != want {
+	if got := Format(all); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := Told(nil); got != "" {
+	if got := Format(nil); got != "" {
 		t.Errorf("no condition: %q", got)
 	}
 	var many []metav1.Condition
 	for i := range 100 {
 		many = append(many, metav1.Condition{Type: fmt.Sprint(i), Status: "False", Message: strings.Repeat("ä", 1<<20)})
 	}
-	if got := Told(many); len(got) > 4<<10 || !strings.HasSuffix(got, "…") {
+	if got := Format(many); len(got) > 4<<10 || !strings.HasSuffix(got, "…") {
 		t.Errorf("%d bytes of many conditions", len(got))
 	}
 }

@@ -84,8 +84,8 @@ func (h *hookStatus) webhookChanged(event store.Event) {
 	}
 }
 
-// mark has the status of a Webhook checked. With anew, the Webhook is compiled again.
-func (h *hookStatus) mark(key store.Key, anew bool) {
+// mark has the status of a Webhook checked. With compile, the Webhook is compiled again.
+func (h *hookStatus) mark(key store.Key, compile bool) {
 	if !h.own.holds(key.Namespace) {
 		return
 	}
@@ -97,7 +97,7 @@ func (h *hookStatus) mark(key store.Key, anew bool) {
 		h.spaces[key.Namespace] = s
 		h.workers.Add(func(ctx context.Context) { h.work(ctx, s) })
 	}
-	s.dirty[key.Name] = s.dirty[key.Name] || anew
+	s.dirty[key.Name] = s.dirty[key.Name] || compile
 }
 
 // take returns the Webhooks of a namespace to work on. If there are none, it removes s, and the work of the namespace
@@ -125,13 +125,13 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 		if len(taken) == 0 {
 			return
 		}
-		for name, anew := range taken {
+		for name, compile := range taken {
 			key := store.Key{Namespace: s.namespace, Name: name}
-			stays, err := h.writeHere(key, anew)
+			stays, err := h.writeHere(key, compile)
 			if err != nil && stays {
 				h.log.WarnContext(ctx, "cannot write the status of a webhook", "webhook", key, "error", err)
 				if !errors.Is(err, call.ErrTooLarge) { // then only a change of the Webhook helps
-					h.mark(key, anew)
+					h.mark(key, compile)
 				}
 			}
 		}
@@ -142,25 +142,25 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 }
 
 // writeHere calls write while the slot of the Webhook stays here. A write that has started may finish after that.
-func (h *hookStatus) writeHere(key store.Key, anew bool) (stays bool, err error) {
+func (h *hookStatus) writeHere(key store.Key, compile bool) (stays bool, err error) {
 	t, here := h.own.enter(key.Namespace)
 	if !here {
 		return false, nil
 	}
 	defer h.own.leave(key.Namespace)
-	err = h.write(t.Stay, t.Context, key, anew)
+	err = h.write(t.Stay, t.Context, key, compile)
 	return t.Stay.Err() == nil, err
 }
 
 // write updates the status of a Webhook if it has changed. It waits only as long as ctx lasts. The request itself
 // lasts as long as writing.
-func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew bool) error {
+func (h *hookStatus) write(ctx, writing context.Context, key store.Key, compile bool) error {
 	w, err := h.releases.webhooks.Get(key)
 	if err != nil {
 		return nil //nolint:nilerr // it was deleted
 	}
 	want := *w.Status.DeepCopy()
-	if valid := meta.FindStatusCondition(want.Conditions, v1alpha1.ConditionValid); anew || valid == nil ||
+	if valid := meta.FindStatusCondition(want.Conditions, v1alpha1.ConditionValid); compile || valid == nil ||
 		valid.ObservedGeneration != w.Generation || h.disagrees(key, valid) {
 		hook, invalid := h.compile(ctx, key)
 		switch {

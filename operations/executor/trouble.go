@@ -98,7 +98,7 @@ func (t *trouble) causes() (all []why.Cause) {
 	case errors.Is(t.err, webhook.ErrFenced):
 		c = why.Cause{
 			Type: why.NotLeading, Message: "this replica is not certain that no other one works on it, and does nothing",
-			Advice: "It goes on by itself as soon as the lease is renewed, here or elsewhere.",
+			Advice: "No action is needed. Work continues when this process or another one has renewed the lease.",
 		}
 	case apierrors.IsConflict(t.err):
 		c = conflictCause(t.err, t)

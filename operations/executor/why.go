@@ -207,7 +207,7 @@ func (x *explainer) withRun(
 		all = append(all, why.Cause{
 			Type: why.NotLeading, Message: "this process is about to end, and begins no call any more",
 			Evidence: map[string]string{"draining": "true"},
-			Advice:   "It goes on by itself in the process that takes over.",
+			Advice:   "No action is needed. The process that takes over continues it.",
 		})
 	}
 	if s.works {
@@ -400,7 +400,7 @@ func (x *explainer) refused(
 		return []why.Cause{{
 			Type: why.RateLimited, Message: "webhook " + t.ID + " is to be compiled when it is the turn of its namespace",
 			Since: r.since, Evidence: map[string]string{"webhook": t.ID, "share": r.share},
-			Advice:   "It goes on by itself. Webhooks with long templates and expressions take longer.",
+			Advice:   "No action is needed. Webhooks with long templates and expressions take longer.",
 			Progress: now.Sub(r.since) < compileSoon,
 		}}
 	case r.share != "":

@@ -38,14 +38,14 @@ func (o *Operation) EffectiveID() string {
 	return string(o.UID)
 }
 
-// PickedUp reports whether status is about the operation that the spec asks for. Until then status tells of an earlier
-// one, or of none.
+// PickedUp reports whether the status is that of the operation in the spec. Before that it is the status of an earlier
+// operation, or empty.
 func (o *Operation) PickedUp() bool {
 	return o.Status.OperationID != "" && o.Status.OperationID == o.EffectiveID()
 }
 
-// Terminal reports whether the operation that the spec asks for has ended. A request that was not picked up yet is in
-// progress, whatever status says of the one before.
+// Terminal reports whether the operation in the spec has ended. An operation that was not picked up yet is in progress,
+// even if the status is that of an operation that has ended.
 func (o *Operation) Terminal() bool {
 	return o.PickedUp() && o.Status.Phase.Terminal()
 }
@@ -67,14 +67,14 @@ func (o *Operation) Locks() iter.Seq[ResourceReference] {
 	}
 }
 
-// ScheduledAt is when the present request was scheduled: the annotation [AnnotationScheduledAt], or the creation of the
-// object where that is missing or no time. A request follows on the end of the one before it; where annotation or
-// creation are older than that, since somebody else than the Scheduler has replaced the spec, it is when the request
-// was picked up. It is the zero time for an object with neither.
+// ScheduledAt returns when the present request was scheduled: the time in the annotation [AnnotationScheduledAt], or
+// else the creation time of the object. If that time is before the end of the previous request, another client than the
+// Scheduler has replaced the spec. ScheduledAt then returns when the request was picked up. It returns the zero time
+// for an object without annotation and creation time.
 func (o *Operation) ScheduledAt() time.Time {
 	at := o.CreationTimestamp.Time
-	if told, err := time.Parse(time.RFC3339Nano, o.Annotations[AnnotationScheduledAt]); err == nil {
-		at = told
+	if annotated, err := time.Parse(time.RFC3339Nano, o.Annotations[AnnotationScheduledAt]); err == nil {
+		at = annotated
 	}
 	s := &o.Status
 	if !at.IsZero() && o.PickedUp() && s.InitializedAt != nil && len(s.History) > 0 &&
@@ -84,10 +84,9 @@ func (o *Operation) ScheduledAt() time.Time {
 	return at
 }
 
-// Deadline is when the operation is given up: [Operation.ScheduledAt] plus spec.timeout, or [DefaultTimeout] where that
-// is not set. A time of whole seconds, as those of the API server are, may have been any moment of that second; so that
-// nobody is given less time than was asked for, the last one counts, or when the operation was picked up, if that is
-// earlier.
+// Deadline returns when the operation fails if it has not ended: [Operation.Timeout] after [Operation.ScheduledAt]. The
+// API server rounds times down to seconds. So that no operation has less time than its timeout, a time of whole seconds
+// counts as the end of that second, or as the time when the operation was picked up, if that is earlier.
 func (o *Operation) Deadline() time.Time {
 	start := o.ScheduledAt()
 	if start.Nanosecond() == 0 {
@@ -100,7 +99,7 @@ func (o *Operation) Deadline() time.Time {
 	return start.Add(o.Timeout())
 }
 
-// Timeout is spec.timeout, or [DefaultTimeout] where that is not set.
+// Timeout returns spec.timeout, or [DefaultTimeout] if that is not set.
 func (o *Operation) Timeout() time.Duration {
 	if timeout := o.Spec.Timeout.Duration; timeout > 0 {
 		return timeout

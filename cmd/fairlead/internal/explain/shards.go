@@ -95,7 +95,7 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 		}, "\t"))
 	}
 	if free := report.Of - held; free > 0 {
-		_, _ = fmt.Fprintf(tw, "nobody\t%d of %d\n", free, report.Of)
+		_, _ = fmt.Fprintf(tw, "no holder\t%d of %d\n", free, report.Of)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -112,10 +112,10 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 	for _, move := range report.Moving {
 		from, to := move.From, move.To
 		if from == "" {
-			from = "nobody"
+			from = "no holder"
 		}
 		if to == "" {
-			to = "nobody"
+			to = "no holder"
 		}
 		if _, err := fmt.Fprintf(w, "slot %d moves from %s to %s\n", move.Slot, from, to); err != nil {
 			return err

@@ -30,8 +30,8 @@ func TestPrintShards(t *testing.T) {
 	want := []string{
 		"MEMBER HOLDS SLOTS JOINED RENEWED", "a 2 of 4 0-1 60m ago 2s ago", "b 0 of 4 - 60s ago never",
 		"c 1 of 4 3 60s ago never",
-		"nobody 1 of 4", "c is older than other members: Gateway, Route in its 1 slots have no worker",
-		"slot 1 moves from a to b", "slot 2 moves from nobody to b",
+		"no holder 1 of 4", "c is older than other members: Gateway, Route in its 1 slots have no worker",
+		"slot 1 moves from a to b", "slot 2 moves from no holder to b",
 	}
 	var got []string
 	for line := range strings.Lines(out.String()) {
