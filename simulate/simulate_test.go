@@ -69,6 +69,7 @@ func TestPlantedBugs(t *testing.T) {
 		says    string
 	}{
 		{"CreatedTwice", createdTwice, make, engine.Left, "configmaps/default/web-*"},
+		{"OwnName", ownName, make, engine.Left, "configmaps/default/web-*"},
 		{"Leaks", leaks, remove, engine.Left, "configmaps/default/web-*"},
 		{"LostUpdate", lostUpdate, second, engine.Differs, "data.api"},
 		{"ReleasedEarly", releasedEarly, remove, engine.Left, "configmaps/default/web"},

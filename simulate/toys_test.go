@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
@@ -186,6 +187,27 @@ func ignore(err error, is func(error) bool) error {
 		return nil
 	}
 	return err
+}
+
+// ownName makes up the name of the ConfigMap, and records it in the status when the ConfigMap exists. A crash in between
+// loses the name. Its twin records the name first.
+func ownName(fixed bool) simulate.Subject {
+	return controller(func(t *toy, w widget) error {
+		name := w.status("configMap")
+		if name == "" {
+			name = w.GetName() + "-" + rand.String(5)
+			if fixed {
+				return t.setStatus(w, map[string]any{"configMap": name}, true)
+			}
+		}
+		if w.status("phase") == "Ready" {
+			return nil
+		}
+		if _, err := t.create(configMap(w, name)); ignore(err, apierrors.IsAlreadyExists) != nil {
+			return err
+		}
+		return t.setStatus(w, map[string]any{"configMap": name, "phase": "Ready"}, true)
+	})
 }
 
 // createdTwice decides from its cache whether the ConfigMap with a generated name exists. Its twin has a fixed name.

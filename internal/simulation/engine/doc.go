@@ -5,6 +5,7 @@
 //   - plan.go: a schedule, its faults, and their text and JSON form. No state.
 //   - outcome.go: what a driver returns: the trace, the final state, and what went wrong. No state.
 //   - normal.go: rewrites an object so that two runs can be compared. No state.
+//   - names.go: finds the names that a subject makes up at random. No state.
 //   - compare.go: the difference of two final states, and the fields that differ without any fault. No state.
 //   - enumerate.go: all plans with a single fault, and random pairs. No state.
 //   - verdict.go: judges an outcome against the reference. No state.

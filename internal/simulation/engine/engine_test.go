@@ -19,7 +19,7 @@ var pods = schema.GroupResource{Resource: "pods"}
 // Two runs that differ only in values assigned by the server have equal normalized objects.
 func TestNormalizer(t *testing.T) {
 	object := func(suffix, uid, at string, generation, observed int64) map[string]any {
-		n := NewNormalizer()
+		n := NewNormalizer(nil)
 		owner := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
 			"name": "web-" + suffix, "namespace": "a", "generateName": "web-", "uid": uid,
 		}}}

@@ -25,6 +25,7 @@ type Reference struct {
 	Writes   []Moment // of the subject, in the order of the first run
 	Changes  []Moment // of objects that the subject watches
 	Disagree []string // objects and fields that differ between the runs, for the report
+	Names    []string // expressions of names that the subject makes up at random
 
 	varying map[string]bool // endpoints whose calls differ between the runs, such as by a uid in the body
 }

@@ -23,11 +23,12 @@ type Normalizer struct {
 	names map[string]string // generated name → generateName and a star
 	exact map[string]string // uid or address → text with the canonical reference
 	repl  *strings.Replacer // of names; nil after a new one
+	own   random            // names that the subject makes up
 }
 
-// NewNormalizer returns a normalizer for one run.
-func NewNormalizer() *Normalizer {
-	return &Normalizer{names: map[string]string{}, exact: map[string]string{}}
+// NewNormalizer returns a normalizer for one run. The names are those of its plan.
+func NewNormalizer(names []string) *Normalizer {
+	return &Normalizer{names: map[string]string{}, exact: map[string]string{}, own: newRandom(names)}
 }
 
 // Learn records the generated name and the uid of an object, and the addresses that the cluster gave it.
@@ -137,13 +138,13 @@ func (n *Normalizer) text(s string) string {
 		return text
 	}
 	s = n.withoutUIDs(s)
-	if len(n.names) == 0 || len(s) < 2 {
-		return s
+	if len(n.names) > 0 && len(s) > 1 {
+		if n.repl == nil {
+			n.repl = n.replacer()
+		}
+		s = n.repl.Replace(s)
 	}
-	if n.repl == nil {
-		n.repl = n.replacer()
-	}
-	return n.repl.Replace(s)
+	return n.own.replace(s)
 }
 
 // withoutUIDs replaces the known uids within a string, such as the name of a volume.

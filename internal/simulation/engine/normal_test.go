@@ -19,7 +19,7 @@ func TestNormalizerAssigned(t *testing.T) {
 		content["metadata"] = map[string]any{"namespace": "default", "name": name, "uid": uid[:35] + name[:1]}
 		return &unstructured.Unstructured{Object: content}
 	}
-	n := engine.NewNormalizer()
+	n := engine.NewNormalizer(nil)
 	claims := schema.GroupResource{Resource: "persistentvolumeclaims"}
 	n.Learn(claims, object("PersistentVolumeClaim", "a", map[string]any{}))
 	n.Learn(schema.GroupResource{Resource: "pods"}, object("Pod", "b", map[string]any{}))
@@ -49,7 +49,7 @@ func TestNormalizerTouched(t *testing.T) {
 		}
 		return map[string]any{"metadata": map[string]any{"annotations": m}}
 	}
-	got := engine.NewNormalizer().Object(&unstructured.Unstructured{Object: map[string]any{
+	got := engine.NewNormalizer(nil).Object(&unstructured.Unstructured{Object: map[string]any{
 		"metadata": touched()["metadata"],
 		"spec":     map[string]any{"alone": touched(), "with": touched("a")},
 	}})

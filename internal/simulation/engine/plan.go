@@ -115,6 +115,8 @@ type Plan struct {
 	Faults []Fault `json:"faults,omitempty"`
 	// Steps is the number of steps of the workload that are played. 0 means all.
 	Steps int `json:"steps,omitempty"`
+	// Names are expressions of names that the subject makes up at random, as randomNames returns them.
+	Names []string `json:"names,omitempty"`
 }
 
 func (p Plan) String() string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -20,6 +21,11 @@ func ParsePlan(text string) (Plan, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&p); err != nil {
 		return p, fmt.Errorf("cannot decode the plan: %w", err)
+	}
+	for _, e := range p.Names {
+		if _, err := regexp.Compile(e); err != nil {
+			return p, fmt.Errorf("cannot use the plan: %w", err)
+		}
 	}
 	return p, nil
 }

@@ -121,7 +121,7 @@ type search struct {
 }
 
 func (s *search) run(ctx context.Context) error {
-	ref, err := s.reference(ctx, 0)
+	ref, err := s.reference(ctx, 0, nil)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (s *search) run(ctx context.Context) error {
 	if found := faultless(ref); len(found) > 0 {
 		s.report.Findings = []Finding{{
 			Symptoms: found, Shown: references, Of: references, Steps: s.o.Steps, Trace: ref.Trace, Without: ref.Trace,
-			Plan: Plan{Seed: s.o.Seed},
+			Plan: Plan{Seed: s.o.Seed, Names: ref.Names},
 		}}
 		return nil
 	}
@@ -162,12 +162,33 @@ func (s *search) run(ctx context.Context) error {
 	return nil
 }
 
-// reference plays the first steps of the workload without faults; 0 means all.
-func (s *search) reference(ctx context.Context, steps int) (*Reference, error) {
+// reference plays the first steps of the workload without faults; 0 means all. If no names are given and the subject
+// makes up names, it plays them once more with the expressions of these names.
+func (s *search) reference(ctx context.Context, steps int, names []string) (*Reference, error) {
+	runs, err := s.without(ctx, Plan{Seed: s.o.Seed, Steps: steps, Names: names})
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		if names = randomNames(runs); len(names) > 0 {
+			if runs, err = s.without(ctx, Plan{Seed: s.o.Seed, Steps: steps, Names: names}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	ref := NewReference(runs, s.o.Ignore)
+	ref.Names = names
+	return ref, nil
+}
+
+// without plays a plan without faults several times, each time with another seed.
+func (s *search) without(ctx context.Context, p Plan) ([]*Outcome, error) {
 	runs := make([]*Outcome, references)
 	errs := make([]error, references)
 	s.parallel(references, func(i int) {
-		runs[i], errs[i] = s.driver.Play(ctx, Plan{Seed: s.o.Seed + uint64(i), Steps: steps}, nil)
+		p := p
+		p.Seed += uint64(i)
+		runs[i], errs[i] = s.driver.Play(ctx, p, nil)
 	})
 	for _, err := range errs {
 		if ctx.Err() != nil {
@@ -189,7 +210,7 @@ func (s *search) reference(ctx context.Context, steps int) (*Reference, error) {
 				lastChanges(run.Trace)}
 		}
 	}
-	return NewReference(runs, s.o.Ignore), nil
+	return runs, nil
 }
 
 // faultless returns what is wrong without any fault.
@@ -257,7 +278,7 @@ func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
 		if !ok {
 			return
 		}
-		p.Seed = s.o.Seed
+		p.Seed, p.Names = s.o.Seed, ref.Names
 		out, err := s.driver.Play(ctx, p, ref.Want)
 		if ctx.Err() != nil {
 			return
@@ -325,7 +346,7 @@ func (s *search) follow(ctx context.Context, ref *Reference, p Plan, out *Outcom
 	}
 	clean := true
 	for i := range uint64(replays) {
-		if _, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i}, symptom); ok {
+		if _, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i, Names: p.Names}, symptom); ok {
 			clean = false
 		}
 	}
@@ -383,7 +404,7 @@ func (s *search) shrink(ctx context.Context, ref *Reference, p Plan, out *Outcom
 		}
 	}
 	for steps := 1; steps < s.o.Steps && ctx.Err() == nil; steps++ {
-		shorter, err := s.reference(ctx, steps)
+		shorter, err := s.reference(ctx, steps, p.Names)
 		if err != nil || len(faultless(shorter)) > 0 {
 			continue
 		}
@@ -415,7 +436,7 @@ func Replay(ctx context.Context, d Driver, o Options, p Plan) (*Report, error) {
 	s := &search{driver: d, o: o, start: time.Now(), report: &Report{Seed: p.Seed}, found: map[string]bool{}}
 	s.o.Workers = max(s.o.Workers, 1)
 	s.o.Seed = p.Seed
-	ref, err := s.reference(ctx, p.Steps)
+	ref, err := s.reference(ctx, p.Steps, p.Names)
 	if err != nil {
 		return s.report, err
 	}

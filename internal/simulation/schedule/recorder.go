@@ -46,10 +46,10 @@ type recorder struct {
 	broken   []engine.Broken
 }
 
-func newRecorder(faults *injector) *recorder {
+func newRecorder(faults *injector, names []string) *recorder {
 	now := time.Now()
 	return &recorder{
-		start: now, last: now, normal: engine.NewNormalizer(), faults: faults,
+		start: now, last: now, normal: engine.NewNormalizer(names), faults: faults,
 		objects: map[objectKey]*unstructured.Unstructured{}, hashes: map[objectKey]string{}, numbers: map[engine.Moment]int{},
 		counts:  map[string]int{},
 		writing: -1, changed: make(chan struct{}), requests: map[string][]time.Time{}, watched: map[string]bool{},

@@ -83,7 +83,7 @@ func New(o Options) (*Run, error) {
 		o.Progress = func() {}
 	}
 	gates := newGates()
-	rec := newRecorder(newInjector(o.Plan, gates))
+	rec := newRecorder(newInjector(o.Plan, gates), o.Plan.Names)
 	rec.concurrent = o.Stored != nil
 	r := &Run{o: o, rec: rec, outside: newOutside(o.Outside)}
 	r.wire = &wire{
