@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests that need nothing but Go: every package of the root module and of examples/ that is not below a
-# directory e2e. Arguments go to go test. A module that fails does not keep the other from running.
+# directory e2e, and the stock reconciler of examples/controller-runtime. Arguments go to go test. A module that fails does not keep the other from running.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 export CGO_ENABLED=0 FAIRLEAD_TEST_CLUSTER=/none/tests-with-a-control-plane-live-in-e2e RAPID_SEED=1
 
 status=0
-for module in . examples; do
+for module in . examples examples/controller-runtime/controller; do
 	echo "==> go test in $module"
 	packages=$(go -C "$module" list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/e2e(/|$)')
 	# shellcheck disable=SC2086 # one argument for each package

@@ -64,6 +64,10 @@ func run(ctx context.Context, cfg *rest.Config, s settings) error {
 	if err := squads.SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
+	depots := &controller.DepotReconciler{Client: mgr.GetClient(), Scheme: mgr.GetScheme()}
+	if err := depots.SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return err
 	}

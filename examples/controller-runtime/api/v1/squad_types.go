@@ -1,4 +1,5 @@
-// Package v1 is the API of the example. A Squad is a number of pods with the same image and without stable names.
+// Package v1 is the API of the example. A Squad is a number of pods with the same image and without stable names. A
+// Depot is a Deployment that serves the data of a ConfigMap.
 //
 // +kubebuilder:object:generate=true
 // +groupName=squads.example.com
@@ -15,7 +16,7 @@ var GroupVersion = schema.GroupVersion{Group: "squads.example.com", Version: "v1
 
 // AddToScheme adds the types to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &Squad{}, &SquadList{})
+	s.AddKnownTypes(GroupVersion, &Squad{}, &SquadList{}, &Depot{}, &DepotList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
