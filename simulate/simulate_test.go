@@ -47,6 +47,7 @@ func numbered(names ...string) func(simulate.World) error {
 // Each planted bug is found in few schedules, and its repaired twin has no finding.
 func TestPlantedBugs(t *testing.T) {
 	make := []simulate.Part{simulate.ApplyObject(web()), simulate.Await(ready)}
+	late := append(make[:2:2], simulate.Faults("late"))
 	api := web()
 	api.SetName("api")
 	second := []simulate.Part{
@@ -69,6 +70,7 @@ func TestPlantedBugs(t *testing.T) {
 		says    string
 	}{
 		{"CreatedTwice", createdTwice, make, engine.Left, "configmaps/default/web-*"},
+		{"WaitsBriefly", waitsBriefly, late, engine.Left, "configmaps/default/web-*"},
 		{"OwnName", ownName, make, engine.Left, "configmaps/default/web-*"},
 		{"Leaks", leaks, remove, engine.Left, "configmaps/default/web-*"},
 		{"LostUpdate", lostUpdate, second, engine.Differs, "data.api"},

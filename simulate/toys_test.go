@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
@@ -227,6 +228,29 @@ func createdTwice(fixed bool) simulate.Subject {
 			}
 		}
 		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+	})
+}
+
+// waitsBriefly waits after a creation for its cache, as many operators do, and gives up after ten seconds. Its twin has
+// a fixed name.
+func waitsBriefly(fixed bool) simulate.Subject {
+	return controller(func(t *toy, w widget) error {
+		of := labels.Set{"widget": w.GetName()}.AsSelector()
+		if known, err := t.configMaps.List(of); err != nil || len(known) > 0 {
+			return errors.Join(err, t.setStatus(w, map[string]any{"phase": "Ready"}, true))
+		}
+		cm := configMap(w, w.GetName())
+		if !fixed {
+			cm.Name, cm.GenerateName = "", w.GetName()+"-"
+		}
+		if _, err := t.create(cm); ignore(err, apierrors.IsAlreadyExists) != nil {
+			return err
+		}
+		return wait.PollUntilContextTimeout(t.ctx, 100*time.Millisecond, 10*time.Second, true,
+			func(context.Context) (bool, error) {
+				known, err := t.configMaps.List(of)
+				return len(known) > 0, err
+			})
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// late is the default of Options.Late.
-	late = 10 * time.Second
+	// late is the default of Options.Late. Operators that wait for their cache often give up after 10 s.
+	late = 20 * time.Second
 	// pause is longer than the usual lease of a leader, 15 s.
 	pause = 40 * time.Second
 	// maxRepeats bounds the moments of one verb, object and subresource, for subjects that repeat a write for ever.

@@ -26,8 +26,8 @@ type Options struct {
 	Faults    []FaultKind   // default: all, in the order of Classes
 	Kinds     []string      // resources whose moments are used; default: all
 	Ignore    []string      // paths that are not compared
-	// Late is how long watches are late. It has to be longer than the usual back-off of a controller, so that the
-	// controller acts on its old cache. Default: 10 s.
+	// Late is how long watches are late. It has to be longer than the usual back-off of a controller, and than its wait
+	// for its own cache, so that the controller acts on its old cache. Default: 20 s.
 	Late    time.Duration
 	Steps   int // number of steps of the workload
 	Workers int // schedules at the same time; default 1
