@@ -190,8 +190,8 @@ func ignore(err error, is func(error) bool) error {
 	return err
 }
 
-// ownName makes up the name of the ConfigMap, and records it in the status when the ConfigMap exists. A crash in between
-// loses the name. Its twin records the name first.
+// ownName makes up the name of the ConfigMap, and records it in the status when the ConfigMap exists. A crash between
+// the two loses the name. Its twin records the name first.
 func ownName(fixed bool) simulate.Subject {
 	return controller(func(t *toy, w widget) error {
 		name := w.status("configMap")
