@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests that need nothing but Go: every package of the root module and of examples/ that is not below a
-# directory e2e, and the stock reconciler of examples/controller-runtime. Arguments go to go test. A module that fails does not keep the other from running.
+# directory e2e, and the stock reconciler of examples/controller-runtime. Arguments go to go test. If a module fails, the
+# others run nevertheless.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
