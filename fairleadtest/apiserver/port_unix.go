@@ -48,3 +48,14 @@ func reservePort() (p *port, err error) {
 }
 
 func (p *port) release() { _ = syscall.Close(p.fd) }
+
+// closeListener closes a listener, so that another one can use its address. A child process has a copy of the socket
+// until it runs its program. After the shutdown the copy does not listen either.
+func closeListener(l net.Listener) {
+	if tcp, ok := l.(*net.TCPListener); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
+		}
+	}
+	_ = l.Close()
+}

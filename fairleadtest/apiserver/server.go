@@ -203,7 +203,7 @@ func (s *Server) Down() {
 	s.listener = nil
 	s.mu.Unlock()
 	if l != nil {
-		_ = l.Close()
+		closeListener(l)
 	}
 	s.serve.Wait()
 	s.DropConnections()

@@ -7,19 +7,30 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-// fakeFairlead ends with an exit code at SIGINT. It needs bash: other shells may lose a signal that arrives while they
-// start a command.
-const fakeFairlead = `#!/usr/bin/env bash
-trap 'exit $FAKE_CODE' INT
-echo running
-while :; do sleep 0.05; done
-`
+// fakeCode is the environment variable that makes the test program a fairlead that ends with this exit code at SIGINT.
+// A shell script would not do: a shell cannot handle a signal that is ignored when it starts, as in a background job.
+const fakeCode = "FAIRLEAD_FAKE_CODE"
+
+// fakeFairlead writes a line, and returns the exit code after an interrupt.
+func fakeFairlead(code string) int {
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	fmt.Println("running")
+	<-interrupts
+	exit, err := strconv.Atoi(code)
+	if err != nil {
+		return 99
+	}
+	return exit
+}
 
 // TestInterruptedMakeUp: Ctrl-C in a terminal reaches the shell of make up and fairlead. It is a success without
 // output, whichever way fairlead ends. Another exit code is a failure.
@@ -28,6 +39,10 @@ while :; do sleep 0.05; done
 // handles the signal first.
 func TestInterruptedMakeUp(t *testing.T) {
 	t.Parallel()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	root := filepath.Join("..", "..", "..", "..")
 	for name, dir := range map[string]string{"GeneratedProject": writtenFor(t, "web", "Page"), "Repository": root} {
 		for code, want := range map[string]int{"0": 0, "130": 0, "3": 3} {
@@ -38,7 +53,7 @@ func TestInterruptedMakeUp(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, file := range []string{"fairlead", filepath.Join("tools", "fairlead")} {
-					if err := os.WriteFile(filepath.Join(bin, file), []byte(fakeFairlead), 0o700); err != nil {
+					if err := os.Symlink(program, filepath.Join(bin, file)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -73,7 +88,7 @@ func commandOf(t *testing.T, dir, bin string) string {
 func interrupted(t *testing.T, command, code string) (out string, exit int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", command)
-	cmd.Env = append(os.Environ(), "FAKE_CODE="+code)
+	cmd.Env = append(os.Environ(), fakeCode+"="+code)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
