@@ -138,23 +138,7 @@ func TestWatchesShareObjects(t *testing.T) {
 	}
 
 	shards := []string{"shards", namespace + "/maps", "--kubeconfig", kubeconfig}
-	var report group.Report
-	for late := time.Now().Add(testlimit.Wait); ; { // Leases are written shortly before or after a slot moves
-		code, out, errs := fairlead(t, append(shards, "-o", "json")...)
-		if code != exitOK {
-			t.Fatalf("exit code %d: %s", code, errs)
-		}
-		report = group.Report{}
-		if err := json.Unmarshal([]byte(out), &report); err != nil {
-			t.Fatal(err)
-		}
-		if report.Of == 16 && len(report.Members) == 2 && len(report.Members[0].Slots) == 8 && len(report.Moving) == 0 {
-			break
-		}
-		if time.Now().After(late) {
-			t.Fatalf("the group is reported as %+v", report)
-		}
-	}
+	balanced(t, shards, 16)
 	if code, out, errs := fairlead(t, shards...); code != exitOK || strings.Count(out, "8 of 16") != 2 {
 		t.Errorf("exit code %d, stderr %s, stdout\n%s", code, errs, out)
 	}
@@ -169,5 +153,27 @@ func TestWatchesShareObjects(t *testing.T) {
 	second.showing(objects)
 	if code := second.Stop(); code != exitOK {
 		t.Errorf("exit code %d: %s", code, second.Errs)
+	}
+}
+
+// balanced runs fairlead shards until it shows that two members hold half of the slots each. Leases are written shortly
+// before or after a slot moves.
+func balanced(t *testing.T, shards []string, slots int) {
+	t.Helper()
+	for late := time.Now().Add(testlimit.Wait); ; {
+		code, out, errs := fairlead(t, append(shards, "-o", "json")...)
+		var report group.Report
+		if code == exitOK {
+			if err := json.Unmarshal([]byte(out), &report); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if report.Of == slots && len(report.Members) == 2 && len(report.Members[0].Slots) == slots/2 &&
+			len(report.Members[1].Slots) == slots/2 && len(report.Moving) == 0 {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("exit code %d: %s; the group is reported as %+v", code, errs, report)
+		}
 	}
 }

@@ -312,23 +312,27 @@ func TestWhyInTerminatingNamespace(t *testing.T) {
 }
 
 // TestWhyBehindBlockedWorkers blocks writes of some operations, so that no worker is left for another one. The answer
-// about that one has the stack of a blocked worker.
+// about that one has the stack of a blocked worker. A step counts as blocked after one minute, and a write fails after
+// its sixth try of 10 s, so each blocked operation shows the stack for a few seconds only. Five of them take turns.
 func TestWhyBehindBlockedWorkers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
 	s.webhook("fine", "/fine", nil)
-	blocked := []string{v1alpha1.OperationName("app", "slow0"), v1alpha1.OperationName("app", "slow1")}
+	var blocked []string
+	for i := range 5 {
+		blocked = append(blocked, fmt.Sprint("slow", i))
+	}
 	behind, writes := silentWrites(t, s.config, func(path string) bool {
-		return slices.ContainsFunc(blocked, func(name string) bool {
-			return strings.Contains(path, "/operations/"+name)
+		return slices.ContainsFunc(blocked, func(id string) bool {
+			return strings.Contains(path, "/operations/"+v1alpha1.OperationName("app", id))
 		})
 	})
 	kubeconfig := program.Kubeconfig(t, behind, "")
-	p := patient{s, <-s.controller(kubeconfig, "--workers", "2").address, s.reader("sees", "operations", "webhooks")}
-	for i := range blocked {
-		s.asks(fmt.Sprint("slow", i), operations.Request{Webhooks: []string{"fine"}})
-		<-writes
+	p := patient{s, <-s.controller(kubeconfig, "--workers", "1").address, s.reader("sees", "operations", "webhooks")}
+	for _, id := range blocked {
+		s.asks(id, operations.Request{Webhooks: []string{"fine"}})
 	}
+	<-writes
 	s.asks("last", operations.Request{Webhooks: []string{"fine"}})
 	want := p.of("last", "All workers are blocked.")
 	want.first = []string{

@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed/program"
 	"github.com/fairlead-io/fairlead/operations"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -276,10 +277,12 @@ func TestWhyOfReplicas(t *testing.T) {
 	for range 2 {
 		replicas = append(replicas, patient{s, <-s.controller(s.kubeconfig, "--shards").address, token})
 	}
+	balanced(t, []string{"shards", s.namespace + "/fairlead-controller-shards", "--kubeconfig", s.kubeconfig},
+		shard.DefaultSlots)
 	s.asks("first", operations.Request{Webhooks: []string{"one"}})
 	replicas[0].first("operation/app/first", why.Parked, "webhook=one")
 	s.asks("next", operations.Request{Webhooks: []string{"one"}})
-	for _, p := range replicas { // after the slot has moved, either may be next
+	for _, p := range replicas {
 		s.eventually("one is reported to wait for the other", func() bool {
 			waits := 0
 			for _, id := range []string{"first", "next"} {

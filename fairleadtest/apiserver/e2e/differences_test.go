@@ -11,8 +11,8 @@ type difference struct {
 var differences = []difference{
 	{
 		name: "Namespaces",
-		reason: "without Strict none need exist, so that tests need not make any; one that is there and is being deleted " +
-			"takes nothing new.",
+		reason: "without Strict, objects need no existing namespace. A namespace that is being deleted accepts no " +
+			"new objects.",
 		steps: []string{
 			"namespaces/in one that is not there",
 			"namespaces/thing in one that is not there",
@@ -24,9 +24,9 @@ var differences = []difference{
 	},
 	{
 		name: "Content of built-in kinds",
-		reason: "without Strict no defaults are set, and a spec is not checked: what a test needs it gives. Names, " +
-			"metadata, and the data of ConfigMaps, Secrets and Leases are checked. With Strict there are defaults, but " +
-			"only the rules that clients break most often.",
+		reason: "without Strict, the server sets no defaults and does not check a spec. It checks names, metadata, " +
+			"and the data of ConfigMaps, Secrets and Leases. With Strict it sets defaults, and checks only the " +
+			"rules that clients break most often.",
 		steps: []string{
 			"pods/minimal",
 			"pods/no containers",
@@ -42,8 +42,8 @@ var differences = []difference{
 	},
 	{
 		name: "Subresources",
-		reason: "there are none but status, the finalize of namespaces, the token of service accounts, the binding of " +
-			"pods and the scale of definitions and, with Strict, of workloads; for others there is Respond.",
+		reason: "the server has status, the finalize of namespaces, the token of service accounts, the binding of " +
+			"pods, and the scale of definitions and, with Strict, of workloads. Tests add others with Respond.",
 		steps: []string{
 			"pods/eviction",
 			"pods/evicted",
@@ -57,7 +57,7 @@ var differences = []difference{
 	},
 	{
 		name:   "Tables and YAML",
-		reason: "nothing is answered in these forms, which are for people; Table answers with a table nobody asked for.",
+		reason: "the server returns neither. Table returns a table to a client that did not request one.",
 		steps: []string{
 			"accept/table",
 			"accept/table of things",
@@ -67,17 +67,17 @@ var differences = []difference{
 		},
 	},
 	{
-		name:   "Order at version 0",
-		reason: "a watch that begins with any state sends it last name first, since the real server promises no order there.",
+		name: "Order at version 0",
+		reason: "a watch that begins with any state sends the objects in descending order of their names. A real " +
+			"server guarantees no order.",
 		steps: []string{
 			"bookmarks/both",
 		},
 	},
 	{
 		name: "Owner references",
-		reason: "a refusal names the field as the version of Kubernetes does that this module is built with, which may be " +
-			"newer " +
-			"than the server.",
+		reason: "an error names the field as in the version of Kubernetes that this module is built with, which may " +
+			"be newer than the server.",
 		steps: []string{
 			"create with metadata/owner without uid",
 			"create with metadata/owner with empty uid",
@@ -86,8 +86,8 @@ var differences = []difference{
 	},
 	{
 		name: "Owners across versions",
-		reason: "a write through another version of a custom resource keeps the managedFields of the first one, which a " +
-			"real server drops until the next apply.",
+		reason: "a write through another version of a custom resource keeps the managedFields of the first version. " +
+			"A real server drops them until the next apply.",
 		steps: []string{
 			"versions of a custom resource/patch in the other",
 			"versions of a custom resource/read",
