@@ -6,7 +6,8 @@
 //	mine.Selector()         // the same, for an API server that shards lists and watches itself (KEP-5866)
 //
 // A slot is a range of the hash (FNV-1a, 64 bits) of one field of an object, its namespace or its uid. These fields
-// never change, so an object stays in its slot. Slot 0 begins at hash 0, and all slots have the same size.
+// never change. The ranges have the same size, or the boundaries of [Layout.WithStarts]. An object stays in its slot
+// while a replica holds the slot, since the boundaries of a held slot do not change.
 //
 // Hashing the namespace keeps an object and the objects that it owns in one slot. Cluster-scoped objects then hash the
 // empty string, and all are in one slot. Hash the uid for them, and for namespaces that are too big for one replica.

@@ -43,11 +43,14 @@ const (
 	MaxSlots     = 1024
 )
 
-// Layout describes how objects are divided into slots. Replicas that share objects must have the same Layout. The zero
-// value has 64 slots by namespace.
+// Layout describes how objects are divided into slots. Replicas that share objects must have the same By and Slots. The
+// zero value has 64 slots by namespace, of equal ranges; see [Layout.WithStarts] for others. Layouts are immutable, and
+// comparable with == if Slots is not 0.
 type Layout struct {
 	By    By
 	Slots int // a power of two, at most MaxSlots; 0 means DefaultSlots
+
+	bounds boundaries // the zero value: equal ranges
 }
 
 // Check returns an error if the layout is invalid.
@@ -70,23 +73,21 @@ func (l Layout) Len() int {
 }
 
 // normal returns the layout with an explicit number of slots, so that equal layouts are ==.
-func (l Layout) normal() Layout { return Layout{l.By, l.Len()} }
+func (l Layout) normal() Layout {
+	l.Slots = l.Len()
+	return l
+}
 
 // SlotOf returns the slot of an object.
 func (l Layout) SlotOf(namespace string, uid types.UID) int {
-	field := namespace
 	if l.By == UID {
-		field = string(uid)
+		return l.SlotOfHash(hash(string(uid)))
 	}
-	return l.slotOf(hash(field))
+	return l.SlotOfHash(hash(namespace))
 }
 
-func (l Layout) slotOf(h uint64) int {
-	return int(h >> l.shift())
-}
-
-// shift returns by how many bits a hash is longer than a slot number. It is 64 for one slot, so every hash becomes 0.
-func (l Layout) shift() int { return 64 - bits.TrailingZeros(uint(l.Len())) }
+// Hash returns the hash of a namespace or a uid that determines its slot. It is FNV-1a, 64 bits.
+func Hash(field string) uint64 { return hash(field) }
 
 // hash is FNV-1a, which API servers compute of the same fields.
 func hash[T string | []byte](s T) uint64 {
@@ -109,6 +110,10 @@ type Membership interface {
 
 // Set is a set of slots of one layout. Sets are immutable and comparable with ==. The zero Set is empty and has the
 // default layout; see [Layout.Set].
+//
+// Methods with two sets need layouts with the same By and Slots. If the boundaries differ, each slot of the sets must
+// have the same range in both layouts. That is so for slots that a replica holds: package shard/group changes the
+// boundaries only of slots without a holder. [Set.In] gives such a set.
 type Set struct {
 	layout Layout
 	words  [MaxSlots / 64]uint64
@@ -154,7 +159,7 @@ func (s Set) HasBytes(namespace, uid []byte) bool {
 	if s.layout.By == UID {
 		field = uid
 	}
-	return s.Holds(s.layout.slotOf(hash(field)))
+	return s.Holds(s.layout.SlotOfHash(hash(field)))
 }
 
 // Len returns the number of slots in the set.
@@ -185,15 +190,18 @@ func (s Set) Slots() iter.Seq[int] {
 	}
 }
 
-// Union returns the slots of either set. Both sets must have the same layout.
+// Union returns the slots of either set, in the newer layout of the two. The layout of an empty set does not count.
 func (s Set) Union(o Set) Set {
+	if !o.IsEmpty() && (s.IsEmpty() || s.layout.Version() < o.layout.Version()) {
+		s.layout = o.layout
+	}
 	for i := range s.words {
 		s.words[i] |= o.words[i]
 	}
 	return s
 }
 
-// Minus returns the slots of s that are not in o. Both sets must have the same layout.
+// Minus returns the slots of s that are not in o, in the layout of s.
 func (s Set) Minus(o Set) Set {
 	for i := range s.words {
 		s.words[i] &^= o.words[i]
@@ -201,7 +209,7 @@ func (s Set) Minus(o Set) Set {
 	return s
 }
 
-// Both returns the slots that are in both sets. Both sets must have the same layout.
+// Both returns the slots that are in both sets, in the layout of s.
 func (s Set) Both(o Set) Set {
 	for i := range s.words {
 		s.words[i] &= o.words[i]
@@ -247,18 +255,26 @@ func (s Set) String() string {
 
 // Selector returns the set as the shardSelector of a list or watch (KEP-5866): half-open ranges of the hash. It is
 // empty for a set of all slots, which needs no selector. An empty set has no selector, and Selector must not be used
-// for it.
+// for it. The selector of slots without any hash matches one hash, since no selector matches none.
 func (s Set) Selector() string {
 	if s.IsAll() {
 		return ""
 	}
 	field := "object.metadata." + s.layout.By.String()
 	var out strings.Builder
-	for first, end := range s.runs() {
+	add := func(start, end string) {
 		if out.Len() > 0 {
 			out.WriteString(" || ")
 		}
-		fmt.Fprintf(&out, "shardRange(%s, '%s', '%s')", field, s.bound(first), s.bound(end))
+		fmt.Fprintf(&out, "shardRange(%s, '%s', '%s')", field, start, end)
+	}
+	for first, end := range s.runs() {
+		if from, to := s.bound(first), s.bound(end); from != to {
+			add(from, to)
+		}
+	}
+	if out.Len() == 0 {
+		add(bound(0), bound(1))
 	}
 	return out.String()
 }
@@ -269,5 +285,7 @@ func (s Set) bound(slot int) string {
 	if slot == s.layout.Len() {
 		return "0x10000000000000000"
 	}
-	return fmt.Sprintf("0x%016x", uint64(slot)<<s.layout.shift())
+	return bound(s.layout.start(slot))
 }
+
+func bound(h uint64) string { return fmt.Sprintf("0x%016x", h) }
