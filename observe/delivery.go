@@ -183,6 +183,8 @@ func (d *delivery) enter(e *store.Event) (ctx context.Context, in entry, ok bool
 		return d.ctx, entry{}, true
 	case e.Type == store.Left:
 		return d.ctx, entry{}, !d.skip.take(e.Key)
+	case e.Type != store.Added && d.skip.has(e.Key): // handle turns Deleted into Left
+		return d.ctx, entry{}, false
 	}
 	if ctx, in, ok = d.gate.enter(e.Object, d.derived); !ok {
 		d.skip.add(e)

@@ -64,16 +64,16 @@ type entry struct {
 // always admitted, since their namespace may differ from that of their inputs and the gate does not know whose slot
 // counts.
 func (g *gate) enter(r *cache.Record, derived bool) (ctx context.Context, in entry, ok bool) {
-	in = entry{g.slots, g.slots.SlotOf(r.Namespace(), r.UID())}
 	if derived {
+		in = entry{g.slots, g.slots.SlotOf(r.Namespace(), r.UID())}
 		g.slots.Add(in.slot)
 		return nil, in, true
 	}
-	t, ok := g.slots.Enter(in.slot)
+	slot, t, ok := g.slots.EnterFor(r.Namespace(), r.UID())
 	if !ok {
 		return nil, entry{}, false
 	}
-	return t.Context, in, true
+	return t.Context, entry{g.slots, slot}, true
 }
 
 // leave ends a call.
@@ -95,8 +95,9 @@ func (g *gate) lose(ctx context.Context, slots shard.Set, quiet func(shard.Set))
 	}
 }
 
-// skipped are the objects whose events an observer did not receive because their slot was lost first. The observer does
-// not receive Left for them either. The zero value is ready for use.
+// skipped are the objects whose additions an observer did not receive because their slot was lost first. The observer
+// receives neither their changes nor Left for them, even if the slot has returned meanwhile. The zero value is ready for
+// use.
 type skipped struct {
 	mu   sync.Mutex
 	keys map[cache.Key]struct{}
@@ -113,6 +114,14 @@ func (s *skipped) add(e *store.Event) {
 		s.keys = map[cache.Key]struct{}{}
 	}
 	s.keys[e.Key] = struct{}{}
+}
+
+// has reports whether a change of an object must not be delivered.
+func (s *skipped) has(k cache.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.keys[k]
+	return ok
 }
 
 // take reports whether Left must not be delivered for an object.

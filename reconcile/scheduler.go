@@ -56,8 +56,8 @@ func (s *scheduler) record(
 ) (preempted *reconciliation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slot, exists := s.slotOf(k, now) // under the lock: the slot of an earlier object must not replace a newer one
-	if !exists || !s.slots.Holds(slot) {
+	slot, held := s.slotOf(k, now) // under the lock: the slot of an earlier object must not replace a newer one
+	if !held {
 		return nil
 	}
 	it := s.q.item(k)
@@ -124,9 +124,9 @@ func (s *scheduler) left(k Key) {
 	}
 }
 
-// slotOf returns the slot of an object, and whether the object may exist. now is the state of the object in an event
-// about it, or nil. The caller holds s.mu.
-func (s *scheduler) slotOf(k Key, now *facts) (slot int, exists bool) {
+// slotOf returns the slot of an object, and whether the object may exist and the slot is held. now is the state of the
+// object in an event about it, or nil. The caller holds s.mu, so a held slot is not lost meanwhile.
+func (s *scheduler) slotOf(k Key, now *facts) (slot int, held bool) {
 	if s.slots == nil {
 		return 0, true
 	}
@@ -136,11 +136,12 @@ func (s *scheduler) slotOf(k Key, now *facts) (slot int, exists bool) {
 	case now != nil:
 		uid = now.uid
 	default:
+		var exists bool
 		if uid, exists = s.uidOf(k); !exists {
 			return 0, false
 		}
 	}
-	return s.slots.SlotOf(k.Namespace, uid), true
+	return s.slots.Find(k.Namespace, uid)
 }
 
 // admit makes an item ready as soon as the rate limit allows it. The caller holds s.mu.

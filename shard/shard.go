@@ -101,8 +101,10 @@ func hash[T string | []byte](s T) uint64 {
 // Membership selects the objects that this process works on if replicas share the objects. A *group.Group implements
 // it.
 type Membership interface {
-	// Layout returns how objects are divided into slots.
+	// Layout returns how objects are divided into slots, with the newest known boundaries.
 	Layout() Layout
+	// FenceOf is Fence for the slot of an object.
+	FenceOf(namespace string, uid types.UID) error
 	// Fence returns an error if no request may be sent for a slot. It returns nil only while it is certain that no other
 	// replica holds the slot. It must be quick and safe for concurrent use.
 	Fence(slot int) error

@@ -22,11 +22,12 @@ import (
 // every object and count nothing. Slots are safe for concurrent use, and call no other package under their lock except
 // base.
 type Slots struct {
-	layout shard.Layout
 	moved  error
 	base   func(slot int) context.Context
+	layout atomic.Pointer[shard.Layout] // of held; mu guards writes
 
 	mu    sync.Mutex
+	held  shard.Set // slots between Gain and Lose
 	slots []slot
 }
 
@@ -49,24 +50,46 @@ type Tenure struct {
 // New returns Slots of which none is held. base returns the parent of the contexts of a slot. It must only derive a
 // context. It may be nil. moved is the cause of their end, unless work is cut off.
 func New(layout shard.Layout, moved error, base func(slot int) context.Context) *Slots {
-	return &Slots{layout: layout, moved: moved, base: base, slots: make([]slot, layout.Len())}
+	s := &Slots{moved: moved, base: base, slots: make([]slot, layout.Len()), held: layout.Set()}
+	s.layout.Store(&layout)
+	return s
 }
 
-// Layout returns how objects are divided into slots.
-func (s *Slots) Layout() shard.Layout { return s.layout }
+// Layout returns how objects are divided into slots, with the newest boundaries of slots that were gained.
+func (s *Slots) Layout() shard.Layout { return *s.layout.Load() }
 
-// SlotOf returns the slot of an object.
+// SlotOf returns the slot of an object. The boundaries of slots that are not held may change, so the number is certain
+// only during work on the object. See [Slots.Find] and [Slots.EnterFor].
 func (s *Slots) SlotOf(namespace string, uid types.UID) int {
 	if s == nil {
 		return 0
 	}
-	return s.layout.SlotOf(namespace, uid)
+	return s.Layout().SlotOf(namespace, uid)
+}
+
+// Find returns the slot of an object, and whether it is held and does not leave. It takes no lock.
+func (s *Slots) Find(namespace string, uid types.UID) (slot int, held bool) {
+	if s == nil {
+		return 0, true
+	}
+	for {
+		l := s.layout.Load()
+		slot = l.SlotOf(namespace, uid)
+		held = s.Holds(slot)
+		if s.layout.Load() == l { // otherwise held may be of other boundaries: Gain stores them first
+			return slot, held
+		}
+	}
 }
 
 // Gain admits work on slots.
 func (s *Slots) Gain(slots shard.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.held = s.held.Union(slots)
+	if l := s.held.Layout(); l != s.Layout() {
+		s.layout.Store(&l)
+	}
 	for slot := range slots.Slots() {
 		s.slots[slot].held.Store(true)
 	}
@@ -82,6 +105,22 @@ func (s *Slots) Enter(slot int) (t *Tenure, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.enterLocked(slot)
+}
+
+// EnterFor is Enter for the slot of an object, which it returns for Leave.
+func (s *Slots) EnterFor(namespace string, uid types.UID) (slot int, t *Tenure, ok bool) {
+	if s == nil {
+		return 0, nil, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot = s.SlotOf(namespace, uid)
+	t, ok = s.enterLocked(slot)
+	return slot, t, ok
+}
+
+func (s *Slots) enterLocked(slot int) (t *Tenure, ok bool) {
 	own := &s.slots[slot]
 	if !own.held.Load() {
 		return nil, false
@@ -142,9 +181,10 @@ type Drain struct {
 // Lose may be called for it.
 func (s *Slots) Lose(slots shard.Set) *Drain {
 	quiet := make(chan int, slots.Len())
-	d := &Drain{slots: s, idle: slots, busy: s.layout.Set(), quiet: quiet}
+	d := &Drain{slots: s, idle: slots, busy: slots.Layout().Set(), quiet: quiet}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.held = s.held.Minus(slots)
 	for slot := range slots.Slots() {
 		own := &s.slots[slot]
 		own.held.Store(false)
@@ -156,7 +196,7 @@ func (s *Slots) Lose(slots shard.Set) *Drain {
 			own.tenure.leave(s.moved)
 		}
 		own.quiet = quiet
-		d.busy = d.busy.Union(s.layout.Set(slot))
+		d.busy = d.busy.Union(slots.Layout().Set(slot))
 	}
 	d.idle = d.idle.Minus(d.busy)
 	return d
@@ -172,7 +212,7 @@ func (d *Drain) Wait(ctx context.Context, cut func(slots shard.Set, cause error)
 	for !d.busy.IsEmpty() {
 		select {
 		case slot := <-d.quiet:
-			own := d.slots.layout.Set(slot)
+			own := d.busy.Layout().Set(slot)
 			d.busy = d.busy.Minus(own)
 			quiet(own)
 		case <-over:

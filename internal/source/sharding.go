@@ -48,7 +48,7 @@ type Sharded interface {
 	Gain(slots shard.Set) Replacement
 }
 
-// NewSharding returns a Sharding before its first Set. Set rejects sets of other layouts.
+// NewSharding returns a Sharding before its first Set. Set rejects sets of other layouts, except for their boundaries.
 func NewSharding(layout shard.Layout) *Sharding {
 	return &Sharding{
 		layout: layout, set: layout.Set(), lost: map[int]uint64{}, sources: map[shardFollower]struct{}{},
@@ -56,7 +56,7 @@ func NewSharding(layout shard.Layout) *Sharding {
 	}
 }
 
-// Layout returns the division of objects into slots.
+// Layout returns the division of objects into slots, as NewSharding got it.
 func (h *Sharding) Layout() shard.Layout { return h.layout }
 
 // Held returns the slots that the sources must hold.
@@ -89,12 +89,12 @@ func (h *Sharding) since(before uint64) (set shard.Set, turn uint64, lost shard.
 	return h.set, h.turn, lost
 }
 
-// Set changes the slots of all sources. It does not wait for them: see Wait and WaitLeft. It fails only if set has
-// another layout.
+// Set changes the slots of all sources. It does not wait for them: see Wait and WaitLeft. Slots that are held already
+// must keep their boundaries. Set fails only if set has another number of slots, or another field.
 func (h *Sharding) Set(set shard.Set) error {
-	if want, is := h.set.Layout(), set.Layout(); want != is {
-		return fmt.Errorf("cannot hold slots of %d by %s: the objects are divided into %d by %s", is.Slots, is.By,
-			want.Slots, want.By)
+	if want, is := h.layout, set.Layout(); want.By != is.By || want.Len() != is.Len() {
+		return fmt.Errorf("cannot hold slots of %d by %s: the objects are divided into %d by %s", is.Len(), is.By,
+			want.Len(), want.By)
 	}
 	h.change(func(shard.Set) shard.Set { return set })
 	return nil

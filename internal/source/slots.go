@@ -67,14 +67,14 @@ func (f *slotFilter) adopt(sink Sink) (c slotChange, changed bool) {
 	}
 	had := *f.held
 	stay := had.Both(set).Minus(lost)
-	f.turn, f.unlisted = turn, set.Minus(stay).Union(f.unlisted).Both(set)
+	f.turn, f.unlisted = turn, set.Minus(stay.Minus(f.unlisted))
 	f.mu.Lock()
 	f.held = &set
 	f.mu.Unlock()
 	sharded := sink.(Sharded)
 	back := had.Both(set).Both(lost)
-	if !back.IsEmpty() {
-		sharded.Hold(set.Minus(back))
+	if !back.IsEmpty() { // new slots may have the hashes of back, since its boundaries may have changed
+		sharded.Hold(set.Both(stay))
 	}
 	sharded.Hold(set)
 	return slotChange{

@@ -268,7 +268,7 @@ func (c *coverage) hold(set shard.Set) {
 		c.share = &share{held: set.Layout().Set()}
 	}
 	h := c.share
-	h.unlisted = set.Minus(h.held).Union(h.unlisted).Both(set)
+	h.unlisted = set.Minus(h.held.Minus(h.unlisted))
 	h.held = set
 	h.keepGains(func(g *gain) bool {
 		g.slots = g.slots.Both(set)

@@ -16,10 +16,10 @@ import (
 // freshness tracks the namespaces in which the store has everything that a predecessor may have written. There the
 // state of the store is at least as new as the start of the slot's tenure. It is safe for concurrent use.
 type freshness struct {
-	layout shard.Layout
-	asked  chan struct{} // holds a token while slots may wait for run
+	asked chan struct{} // holds a token while slots may wait for run
 
 	mu    sync.Mutex
+	held  shard.Set // the keys of slots
 	turn  int
 	slots map[int]*arrival
 }
@@ -31,21 +31,27 @@ type arrival struct {
 }
 
 func newFreshness(layout shard.Layout) *freshness {
-	return &freshness{layout: layout, slots: make(map[int]*arrival), asked: make(chan struct{}, 1)}
+	return &freshness{held: layout.Set(), slots: make(map[int]*arrival), asked: make(chan struct{}, 1)}
 }
 
-// gain starts to track a slot; lose stops.
-func (f *freshness) gain(slot int) {
+// gain starts to track slots; lose stops.
+func (f *freshness) gain(slots shard.Set) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.turn++
-	f.slots[slot] = &arrival{turn: f.turn, scopes: make(map[string]bool)}
+	f.held = f.held.Union(slots)
+	for slot := range slots.Slots() {
+		f.turn++
+		f.slots[slot] = &arrival{turn: f.turn, scopes: make(map[string]bool)}
+	}
 }
 
-func (f *freshness) lose(slot int) {
+func (f *freshness) lose(slots shard.Set) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.slots, slot)
+	f.held = f.held.Minus(slots)
+	for slot := range slots.Slots() {
+		delete(f.slots, slot)
+	}
 }
 
 // ask notifies run of gained slots.
@@ -60,7 +66,7 @@ func (f *freshness) ask() {
 func (f *freshness) in(namespace string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	a := f.slots[f.layout.SlotOf(namespace, "")]
+	a := f.slots[f.held.Layout().SlotOf(namespace, "")]
 	return a != nil && (a.scopes[""] || a.scopes[namespace])
 }
 
@@ -80,7 +86,7 @@ func (f *freshness) begin(scope string) map[int]int {
 		a.scopes[scope], begun[slot] = false, a.turn
 	}
 	if scope != "" {
-		slot := f.layout.SlotOf(scope, "")
+		slot := f.held.Layout().SlotOf(scope, "")
 		if a := f.slots[slot]; a != nil {
 			try(slot, a)
 		}

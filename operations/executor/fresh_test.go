@@ -33,7 +33,7 @@ func TestCatchUpInManyNamespaces(t *testing.T) {
 			appear(i)
 		}
 		f := newFreshness(shard.Layout{Slots: 1})
-		f.gain(0)
+		f.gain(shard.Layout{Slots: 1}.All())
 		statuses := st.WatchStatus()
 		defer statuses.Close()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -60,7 +60,7 @@ func TestCatchUpInManyNamespaces(t *testing.T) {
 func TestFreshSlotComesAgain(t *testing.T) {
 	t.Parallel()
 	f := newFreshness(shard.Layout{})
-	slot := shard.Layout{}.SlotOf("ns", "")
+	slot := shard.Layout{}.Set(shard.Layout{}.SlotOf("ns", ""))
 	f.gain(slot)
 	begun := f.begin("")
 	if again := f.begin(""); again != nil {

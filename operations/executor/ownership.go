@@ -48,17 +48,22 @@ func (o *ownership) bind(anyone *client.Client) {
 // layout returns how namespaces are divided into slots.
 func (o *ownership) layout() shard.Layout { return o.slots.Layout() }
 
+// slotOf returns the slot of a namespace with work in progress.
 func (o *ownership) slotOf(namespace string) int { return o.slots.SlotOf(namespace, "") }
 
 // holds reports whether the slot of a namespace is here and not leaving. It takes no lock.
-func (o *ownership) holds(namespace string) bool { return o.slots.Holds(o.slotOf(namespace)) }
+func (o *ownership) holds(namespace string) bool {
+	_, held := o.slots.Find(namespace, "")
+	return held
+}
 
 // isPartial reports whether this executor works on some namespaces only.
 func (o *ownership) isPartial() bool { return o.shards != nil }
 
 // enter begins a piece of work for a namespace if its slot is here. The caller must then call leave.
 func (o *ownership) enter(namespace string) (t *handover.Tenure, here bool) {
-	return o.slots.Enter(o.slotOf(namespace))
+	_, t, here = o.slots.EnterFor(namespace, "")
+	return t, here
 }
 
 // add begins a piece of work that belongs to other work in progress. The caller must then call leave.
@@ -82,7 +87,7 @@ func (o *ownership) check() func(namespace string) error {
 		if o.shards == nil {
 			return nil
 		}
-		return o.shards.Fence(o.slotOf(namespace))
+		return o.shards.FenceOf(namespace, "")
 	}
 }
 
@@ -91,8 +96,7 @@ func (o *ownership) slotFence(namespace string) func() error {
 	if o.shards == nil {
 		return nil
 	}
-	slot := o.slotOf(namespace)
-	return asFenced(func() error { return o.shards.Fence(slot) })
+	return asFenced(func() error { return o.shards.FenceOf(namespace, "") })
 }
 
 // policyOf returns the policy of requests for a namespace.

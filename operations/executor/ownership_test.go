@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operations/webhook"
 	"github.com/fairlead-io/fairlead/shard"
@@ -20,6 +22,10 @@ type fakeGroup struct {
 func (g *fakeGroup) Layout() shard.Layout { return g.layout }
 
 func (g *fakeGroup) Fence(slot int) error { return g.closed[slot] }
+
+func (g *fakeGroup) FenceOf(namespace string, uid types.UID) error {
+	return g.Fence(g.layout.SlotOf(namespace, uid))
+}
 
 // TestOwnership: work starts only in gained slots. Each request is checked against the fences of the process and of its
 // slot.

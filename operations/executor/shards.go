@@ -36,9 +36,7 @@ type tenancy struct {
 }
 
 func (t *tenancy) gain(slots shard.Set) {
-	for slot := range slots.Slots() {
-		t.fresh.gain(slot)
-	}
+	t.fresh.gain(slots)
 	t.own.slots.Gain(slots)
 	t.fresh.ask()
 }
@@ -74,9 +72,7 @@ func (t *tenancy) cutOff(slots shard.Set, cause error) {
 // vacate forgets slots whose work has ended.
 func (t *tenancy) vacate(slots shard.Set) {
 	of := func(namespace string) bool { return slots.Has(namespace, "") }
-	for slot := range slots.Slots() {
-		t.fresh.lose(slot)
-	}
+	t.fresh.lose(slots)
 	t.endpoints.Vacate(of)
 	t.trust.forget(of)
 	t.secrets.forget(of)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/internal/testbed/operationbed"
 	"github.com/fairlead-io/fairlead/operations"
@@ -21,6 +22,8 @@ type allShards struct{ layout shard.Layout }
 
 func (s allShards) Layout() shard.Layout { return s.layout }
 func (allShards) Fence(int) error        { return nil }
+
+func (allShards) FenceOf(string, types.UID) error { return nil }
 
 func TestShardsByNamespaceOnly(t *testing.T) {
 	b := setup(t)

@@ -17,6 +17,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -129,6 +130,10 @@ var errNotHeld = errors.New("another replica holds the slot")
 
 // Layout and Fence implement shard.Membership. A paused member blocks before the check or after its result.
 func (m *member) Layout() shard.Layout { return m.w.layout }
+
+func (m *member) FenceOf(namespace string, uid types.UID) error {
+	return m.Fence(m.w.layout.SlotOf(namespace, uid))
+}
 
 func (m *member) Fence(slot int) error {
 	if err := m.link.wait(m.w.ctx); err != nil {

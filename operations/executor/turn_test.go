@@ -87,7 +87,7 @@ func newReplica(fatal func(...any)) *replica {
 func (r *replica) begin(writes int) {
 	r.runs, r.wrote, r.begun = newRuns(nil), make(map[string]string), writes
 	r.fresh = newFreshness(shard.Layout{Slots: 1})
-	r.fresh.gain(0)
+	r.fresh.gain(shard.Layout{Slots: 1}.All())
 	r.locks.accepted, r.locks.fresh, r.locks.lines = r.runs, r.fresh.in, &lines{}
 }
 

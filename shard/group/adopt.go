@@ -18,6 +18,8 @@ type holdings struct {
 	Slots    string `json:"slots"` // as of shard.Set.String
 	Weight   int    `json:"weight"`
 	Coverage int    `json:"coverage,omitempty"` // see member.Coverage
+	// Bounds are the boundaries of the slots; nil: equal ranges.
+	Bounds *wireBounds `json:"boundaries,omitempty"`
 }
 
 // holdingsOf returns the statement of a Lease, and its slots. ok is false if the Lease has none, or one that no record
@@ -31,6 +33,9 @@ func holdingsOf(l *lease) (h holdings, slots shard.Set, ok bool) {
 	if err != nil || h.Of == 0 || layout.Check() != nil || h.Weight < 1 || h.Weight > maxWeight || h.Coverage < 0 {
 		return h, slots, false
 	}
+	if layout, _, err = h.Bounds.decode(layout); err != nil {
+		return h, slots, false
+	}
 	slots, err = parseSet(layout, h.Slots)
 	return h, slots, err == nil
 }
@@ -42,10 +47,17 @@ func (h holdings) encode() string {
 }
 
 // adopt adds the members whose Leases name slots to a record without members. prefix comes before the ID in the name of
-// a Lease. The error matches ErrLayout if the Leases name slots of another layout only: a record of this layout would
-// stop their holders.
+// a Lease. The record takes the newest boundaries, and the slots whose ranges they have. A member that holds another
+// range does not take part in the record until it has lost that range. The error matches ErrLayout if the Leases name
+// slots of another layout only: a record of this layout would stop their holders.
 func (r *record) adopt(all []lease, prefix string) error {
 	var other error
+	for i := range all {
+		_, slots, ok := holdingsOf(&all[i])
+		if is := slots.Layout(); ok && !slots.IsEmpty() && sameDivision(is, r.layout) && is.Version() > r.layout.Version() {
+			r.layout = is
+		}
+	}
 	for i := range all {
 		l := &all[i]
 		id, isMember := strings.CutPrefix(l.Name, prefix)
@@ -53,7 +65,7 @@ func (r *record) adopt(all []lease, prefix string) error {
 		switch {
 		case !isMember || !ok || slots.IsEmpty():
 			continue
-		case slots.Layout() != r.layout || h.Leader != r.leader:
+		case !sameDivision(slots.Layout(), r.layout) || h.Leader != r.leader:
 			other = fmt.Errorf("cannot create the group yet: %w: %d slots by %s, led by %q", ErrLayout, h.Of, h.By, h.Leader)
 			continue
 		}

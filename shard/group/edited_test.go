@@ -420,7 +420,7 @@ func TestNewerFormat(t *testing.T) {
 		one, _, _ := w.three(Options{})
 		u, err := w.server.Change(leaseResource, "a", "gateways", func(u *unstructured.Unstructured) {
 			a := u.GetAnnotations()
-			a[recordAnnotation] = `{"format":3}`
+			a[recordAnnotation] = `{"format":4}`
 			u.SetAnnotations(a)
 		})
 		if err != nil {

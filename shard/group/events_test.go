@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -64,21 +65,20 @@ func TestHere(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		one, two := w.start("one", random(), Options{}), w.start("two", random(), Options{})
 		w.play(5 * time.Second)
-		for slot := range 8 {
+		for namespace := range 20 {
+			namespace := fmt.Sprint(namespace, "-namespace")
+			slot := one.g.Layout().SlotOf(namespace, "")
 			holder, other := one, two
 			if two.g.Held().Holds(slot) {
 				holder, other = two, one
 			}
-			if err := holder.g.Here(slot); err != nil {
+			if err := holder.g.Here(namespace, ""); err != nil {
 				t.Errorf("slot %d at its holder: %v", slot, err)
 			}
 			var e *HolderError
-			if err := other.g.Here(slot); !errors.As(err, &e) || e.Holder != holder.name || !errors.Is(err, ErrNotHeld) {
+			if err := other.g.Here(namespace, ""); !errors.As(err, &e) || e.Holder != holder.name || !errors.Is(err, ErrNotHeld) {
 				t.Errorf("slot %d, which %s holds: %v", slot, holder.name, err)
 			}
-		}
-		if err := one.g.Here(99); err == nil {
-			t.Error("a slot that there is none of is held")
 		}
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/fairlead-io/fairlead/internal/leasing"
 	"github.com/fairlead-io/fairlead/shard"
 )
@@ -26,6 +28,14 @@ func (f *fence) close() { f.now.Store(nil) }
 
 // permit returns the present permit, or nil.
 func (f *fence) permit() *permit { return f.now.Load() }
+
+// checkObject is check for the slot of an object.
+func (p *permit) checkObject(namespace string, uid types.UID) error {
+	if p == nil {
+		return ErrNotHeld
+	}
+	return p.check(p.slots.Layout().SlotOf(namespace, uid))
+}
 
 // check returns nil while it is certain that no other member holds the slot. The permit may be nil.
 func (p *permit) check(slot int) error {

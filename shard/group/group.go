@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	typedevents "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 
@@ -69,7 +70,7 @@ func newGroup(cfg *rest.Config, o Options, clock leasing.Clock) (*Group, error) 
 	log = log.With("group", o.Namespace+"/"+o.Name, "member", o.Member)
 	g := &Group{
 		opt: o, cfg: cfg, client: c, slot: slot, log: log, clock: clock,
-		layout: shard.Layout{By: o.Layout.By, Slots: o.Layout.Len()}, coverage: coverage{Program: o.Program},
+		layout: equalRanges(o.Layout), coverage: coverage{Program: o.Program},
 		view: newView(clock.Now), state: &state{log: log}, fence: &fence{}, woken: make(chan struct{}, 1),
 	}
 	g.changes = &announcer{state: g.state, log: log, onChange: o.OnChange}
@@ -147,9 +148,10 @@ func (g *Group) newTerm(life context.Context) *term {
 		if self == nil {
 			return nil
 		}
+		held := t.slots.held()
 		return &holdings{
-			Of: g.layout.Slots, By: g.layout.By.String(), Leader: g.opt.Leader, Slots: t.slots.held().String(),
-			Weight: self.Weight, Coverage: self.Coverage,
+			Of: g.layout.Slots, By: g.layout.By.String(), Leader: g.opt.Leader, Slots: held.String(),
+			Weight: self.Weight, Coverage: self.Coverage, Bounds: encodeBounds(held.Layout(), shard.Layout{}),
 		}
 	}
 	return t
@@ -163,8 +165,11 @@ func (g *Group) wake() {
 	}
 }
 
-// Layout returns the layout, with an explicit number of slots.
-func (g *Group) Layout() shard.Layout { return g.layout }
+// Layout returns the layout, with an explicit number of slots and the newest known boundaries.
+func (g *Group) Layout() shard.Layout {
+	s := snapshot{layout: g.layout, known: g.state.facts()}
+	return s.boundaries()
+}
 
 // Held returns the slots that this member holds, including those that it is about to release.
 func (g *Group) Held() shard.Set { return g.fence.permit().held(g.layout) }
@@ -172,7 +177,15 @@ func (g *Group) Held() shard.Set { return g.fence.permit().held(g.layout) }
 // Fence returns nil while it is certain that no other member holds the slot. It reads only the clock, so it is cheap
 // enough for each request. A process that is paused between Fence and its request may still send that request when
 // another member holds the slot.
+//
+// Use FenceOf for the slot of an object, unless the slot is known to be held since its number was determined: the
+// boundaries of slots that are not held may change.
 func (g *Group) Fence(slot int) error { return g.fence.permit().check(slot) }
+
+// FenceOf is [Group.Fence] for the slot of an object.
+func (g *Group) FenceOf(namespace string, uid types.UID) error {
+	return g.fence.permit().checkObject(namespace, uid)
+}
 
 // Cover states what this member works on, beside Options.Program. It must be called before Run. The group refuses
 // members with other namespaces; none means all. Members may cover different kinds while a release is rolled out: slots

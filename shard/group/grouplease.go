@@ -73,6 +73,9 @@ func (l *groupLease) create(ctx context.Context, isFresh func(*lease) bool) (*le
 		return nil, err
 	}
 	r, again := fresh(l.layout, l.opt.Leader), l.uid != "" || len(all) > 0
+	if l.last != nil && sameDivision(l.last.layout, l.layout) {
+		r.layout = l.last.layout
+	}
 	all = slices.DeleteFunc(all, func(o lease) bool { return !isFresh(&o) })
 	if err := r.adopt(all, leaseName(l.opt.Name, "")); err != nil {
 		return nil, err
@@ -185,7 +188,7 @@ func (l *groupLease) recreatedRecently() bool {
 // usable returns r, or a new record if r has another layout and no members. If r has members, it returns an error that
 // says why this member cannot join.
 func (l *groupLease) usable(r *record) (*record, error) {
-	if r.layout == l.layout && r.leader == l.opt.Leader {
+	if sameDivision(r.layout, l.layout) && r.leader == l.opt.Leader {
 		return r, nil
 	}
 	if len(r.members) > 0 {

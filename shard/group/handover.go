@@ -18,7 +18,6 @@ import (
 // handover holds the slots of one incarnation, and tells the participants which of them to work on. Only the goroutine
 // of Run calls its methods, except revoke. The methods that it calls on its own goroutines say so.
 type handover struct {
-	layout       shard.Layout
 	participants []Participant // in the order in which they gain slots
 	drain        time.Duration // Options.Drain, for leave
 	clock        leasing.Clock
@@ -39,6 +38,7 @@ type handover struct {
 
 	mu       sync.Mutex // guards the fields below, and writes of fence; no other lock is acquired under it
 	lost     bool
+	layout   shard.Layout     // of the last record; held slots have the ranges that they were gained with
 	have     map[int]*holding // held slots, until participants have released them
 	released shard.Set        // by participants; the record still assigns them to this member
 }
@@ -102,7 +102,7 @@ func (h *handover) tryGain(p Participant, b *batch) (left shard.Set, err error) 
 	b.turn <- struct{}{}
 	defer func() { <-b.turn }()
 	if b.slots.IsEmpty() || h.ctx.Err() != nil {
-		return h.layout.Set(), nil
+		return shard.Set{}, nil
 	}
 	h.call("Gain", func() { err = p.Gain(h.ctx, b.slots) })
 	return b.slots, err
@@ -136,12 +136,12 @@ func (h *handover) leave() {
 // lose makes the participants lose the slots that are not being lost already, and then releases them.
 func (h *handover) lose(slots shard.Set) {
 	batches := map[*batch]shard.Set{} // the nil batch has the slots for which Gain has finished
-	lost := h.layout.Set()
+	lost := slots.Layout().Set()
 	h.mu.Lock()
 	for slot := range slots.Slots() {
 		if one := h.have[slot]; one != nil && one.losing.IsZero() {
 			one.losing = h.clock.Now()
-			set, b := h.layout.Set(slot), one.batch
+			set, b := slots.Layout().Set(slot), one.batch
 			if b.over.Load() {
 				b = nil
 			}
@@ -256,9 +256,23 @@ func (h *handover) open() {
 	h.publishLocked()
 }
 
+// adopt takes over the boundaries of a record. The error says that they are others for held slots.
+func (h *handover) adopt(l shard.Layout) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if held := h.heldLocked(); held.In(l).Len() != held.Len() {
+		return fmt.Errorf("%w: slots %s have other boundaries", errRecord, held.Minus(held.In(l)))
+	}
+	if l != h.layout {
+		h.layout = l
+		h.publishLocked()
+	}
+	return nil
+}
+
 // follow gains the slots that the record assigns to this member, and loses those with another target. mine are the
 // slots that it holds by the record, and targets those that it should hold. The error says that the record gives held
-// slots to other members.
+// slots to other members. The caller has called adopt.
 func (h *handover) follow(mine, targets shard.Set) error {
 	h.mu.Lock()
 	held := h.heldLocked()

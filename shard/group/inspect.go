@@ -39,6 +39,14 @@ func (s *snapshot) leaseOf(id string) (leasing.Observation, bool) {
 	return s.view.get(leaseName(s.opt.Name, id))
 }
 
+// boundaries returns the layout of the record.
+func (s *snapshot) boundaries() shard.Layout {
+	if r := s.known.record; r != nil && sameDivision(r.layout, s.layout) {
+		return r.layout
+	}
+	return s.layout
+}
+
 // slotMembers has the holder and the target of a slot; nil if there is none.
 type slotMembers struct{ holder, next *member }
 
@@ -53,15 +61,16 @@ func (s *snapshot) slot(slot int) slotMembers {
 // Status returns what this member knows. It sends no request.
 func (g *Group) Status() Status { return newStatus(g.snapshot()) }
 
-// Here returns nil if this member works on a slot, and otherwise a *HolderError with the name of the holder, if known.
-// It is for external requests, such as callbacks, that reach any member.
-func (g *Group) Here(slot int) error {
-	err := g.Fence(slot)
+// Here returns nil if this member works on an object, and otherwise a *HolderError with the name of the holder, if
+// known. It is for external requests, such as callbacks, that reach any member.
+func (g *Group) Here(namespace string, uid types.UID) error {
+	err := g.FenceOf(namespace, uid)
 	if err == nil {
 		return nil
 	}
-	e := &HolderError{Slot: slot, Err: err}
 	s := g.snapshot()
+	slot := s.boundaries().SlotOf(namespace, uid)
+	e := &HolderError{Slot: slot, Err: err}
 	if at := s.slot(slot); at.holder != nil && at.holder.ID != s.known.id {
 		e.Holder = at.holder.Name
 	}
@@ -74,7 +83,8 @@ func (g *Group) Here(slot int) error {
 // The evidence "member", "address" (Options.Address), "slot" and "lease" describe the holder, as far as known, and
 // "next" is the target. Why sends no request.
 func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
-	return explain(g.snapshot(), g.layout.SlotOf(namespace, uid))
+	s := g.snapshot()
+	return explain(s, s.boundaries().SlotOf(namespace, uid))
 }
 
 // Report is [Read] for the group of this member.

@@ -181,6 +181,12 @@ func (m *memberLoop) change(group types.UID, r *record, other error, leaving boo
 		t.fail(other) // the Lease would keep the other members from slots
 		return c, other
 	}
+	if other == nil {
+		if err := t.slots.adopt(r.layout); err != nil {
+			t.fail(err)
+			return c, err
+		}
+	}
 	c = change{from: t.id, drop: m.dead(r), release: t.slots.unrecorded(), claim: m.layout.Set()}
 	switch {
 	case r.member(t.id) != nil:
@@ -217,6 +223,10 @@ func (m *memberLoop) follow(r *record, group types.UID, leaving bool) error {
 		return cmp.Or(m.renewLeader(), m.blocked)
 	}
 	t.founded = group
+	if err := t.slots.adopt(r.layout); err != nil {
+		t.fail(err)
+		return err
+	}
 	targets := r.targetsOf(t.id)
 	if leaving {
 		targets = m.layout.Set()

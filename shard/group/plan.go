@@ -16,6 +16,10 @@ type change struct {
 	claim   shard.Set // slots that from holds since a former record; a record that is not founded adopts them
 	found   string    // uid of the group Lease; free slots may be given from now on
 	abandon bool      // no slot may be held any more
+	// goal has the boundaries that the slots are to have; the zero value changes nothing. stay gives up the goal of the
+	// record, and keeps the present boundaries.
+	goal shard.Layout
+	stay bool
 }
 
 // apply returns the record after a change, and whether it differs. If the record is founded, free slots go to their
@@ -52,14 +56,27 @@ func (c change) apply(r *record) (*record, bool) {
 		n.founded = ""
 	}
 	n.normalize()
+	if c.goal != (shard.Layout{}) {
+		n.goal = c.goal
+	}
+	if c.stay || n.founded == "" {
+		n.goal = shard.Layout{}
+	}
+	if len(n.members) == 0 { // programs of former releases may be next
+		n.layout = equalRanges(n.layout)
+	}
+	between := n.moveBoundaries()
 	for i, next := range assign(n.members, n.slots) {
 		s := &n.slots[i]
-		s.next = next
+		if s.next = next; between.Holds(i) {
+			s.next = ""
+		}
 		if s.holder == "" && n.founded != "" {
-			s.holder = next
+			s.holder = s.next
 		}
 	}
-	if n.founded == r.founded && slices.Equal(n.members, r.members) && slices.Equal(n.slots, r.slots) {
+	if n.founded == r.founded && n.layout == r.layout && n.goal == r.goal && slices.Equal(n.members, r.members) &&
+		slices.Equal(n.slots, r.slots) {
 		return r, false
 	}
 	n.rev++

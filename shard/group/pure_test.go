@@ -15,7 +15,9 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-var exact = cmp.Options{cmp.AllowUnexported(record{}, slot{}), cmpopts.EquateEmpty()}
+var exact = cmp.Options{
+	cmp.AllowUnexported(record{}, slot{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(shard.Layout{}),
+}
 
 func drawRecord(t *rapid.T) *record {
 	r := fresh(shard.Layout{Slots: 1 << rapid.IntRange(0, 5).Draw(t, "bits")}, "")
@@ -33,7 +35,30 @@ func drawRecord(t *rapid.T) *record {
 	}
 	r.founded = rapid.SampledFrom([]string{"", "uid"}).Draw(t, "founded")
 	r.rev = rapid.Int64Range(0, 1<<40).Draw(t, "rev")
+	if len(r.members) > 0 {
+		if rapid.Bool().Draw(t, "has boundaries") {
+			r.layout = drawBounds(t, r.layout, rapid.Int64Range(1, 1<<40).Draw(t, "version"))
+		}
+		if r.founded != "" && rapid.Bool().Draw(t, "has goal") {
+			r.goal = drawBounds(t, r.layout, 1)
+		}
+	}
 	return r
+}
+
+// drawBounds returns the layout with other boundaries: some are moved, and slots may be empty.
+func drawBounds(t *rapid.T, l shard.Layout, version int64) shard.Layout {
+	starts := l.Starts()
+	for range rapid.IntRange(0, 2*len(starts)).Draw(t, "moved") {
+		starts[rapid.IntRange(0, len(starts)-1).Draw(t, "slot")] = rapid.Uint64().Draw(t, "start")
+	}
+	slices.Sort(starts)
+	starts[0] = 0
+	l, err := l.WithStarts(version, starts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func ids(members []member) (out []string) {
@@ -180,7 +205,7 @@ func TestAssign(t *testing.T) {
 
 // TestApplyProperties: a change takes no slot from a member that neither lets it go nor is gone, unless no slot may be
 // held any more. It gives a slot that is free to its target only in a record that is founded, or to the member that
-// claims it only in one that is not.
+// claims it only in one that is not. The boundaries of a slot change only while it has no holder.
 func TestApplyProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -193,6 +218,10 @@ func TestApplyProperties(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "join") {
 			c.join = &member{ID: "new", Weight: 1}
+		}
+		c.stay = rapid.Bool().Draw(t, "stays")
+		if r.goal == (shard.Layout{}) && rapid.Bool().Draw(t, "new goal") {
+			c.goal = drawBounds(t, r.layout, 1)
 		}
 		if rapid.Bool().Draw(t, "drops") {
 			c.drop = []string{some.Draw(t, "drop")}
@@ -231,6 +260,17 @@ func TestApplyProperties(t *testing.T) {
 			}
 			gives = gives || s.holder != "" && !let
 		}
+		same := r.layout.All().In(next.layout)
+		for i, s := range next.slots {
+			was := r.slots[i].holder
+			free := was == "" || slices.Contains(c.drop, was) || c.abandon || was == c.from && c.release.Holds(i)
+			if !same.Holds(i) && !free {
+				t.Fatalf("slot %d of %s has other boundaries, and is then of %s", i, was, s.holder)
+			}
+		}
+		if next.layout != r.layout && next.layout.Version() <= r.layout.Version() && len(next.members) > 0 {
+			t.Fatalf("version %d of the boundaries follows %d", next.layout.Version(), r.layout.Version())
+		}
 		if got := c.gives(r, next); got != gives {
 			t.Fatalf("it gives: %t, want %t", got, gives)
 		}
@@ -258,7 +298,7 @@ func TestDecode(t *testing.T) {
 		{"It is as it was written.", "", "", ""},
 		{"It is empty.", good, "", "JSON"},
 		{"It is cut off.", good, good[:20], "JSON"},
-		{"It is of a program to come.", `"format":1`, `"format":3`, "this program writes 2"},
+		{"It is of a program to come.", `"format":1`, `"format":4`, "this program writes 3"},
 		{"It has no form.", `"format":1`, `"format":0`, "format 0"},
 		{"Its slots are no power of two.", `"of":4`, `"of":3`, "3 slots"},
 		{"It has no slots.", `"of":4`, `"of":0`, "0 slots"},

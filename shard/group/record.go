@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-// recordFormat is the newest format of a record. Format 2 has generations of coverages. A record without them has
-// format 1, which programs of the former release read.
-const recordFormat = 2
+// recordFormat is the newest format of a record. Format 2 has generations of coverages, and format 3 boundaries of the
+// slots. A record without them has format 1, which programs of the former release read.
+const recordFormat = 3
 
 // record is the decoded annotation of a group. Only one goroutine may use it at a time; clone copies it.
 type record struct {
@@ -25,6 +25,9 @@ type record struct {
 	founded string // uid of the group Lease in which slots may be held; "" if in none
 	members []member
 	slots   []slot
+	// goal has the boundaries that the layout is to have, while they change; see moveBoundaries. It is the zero value
+	// otherwise. Only its starts count.
+	goal shard.Layout
 }
 
 // member is an incarnation of a member.
@@ -50,6 +53,7 @@ type wire struct {
 	Leader  string       `json:"leader,omitempty"`
 	Founded string       `json:"founded,omitempty"`
 	Members []wireMember `json:"members"`
+	Bounds  *wireBounds  `json:"boundaries,omitempty"` // nil: the ranges are equal, and stay so
 	Sum     string       `json:"sum"`
 }
 
@@ -61,7 +65,7 @@ type wireMember struct {
 
 // fresh returns a record without members.
 func fresh(l shard.Layout, leader string) *record {
-	return &record{layout: shard.Layout{By: l.By, Slots: l.Len()}, leader: leader, slots: make([]slot, l.Len())}
+	return &record{layout: equalRanges(l), leader: leader, slots: make([]slot, l.Len())}
 }
 
 func (r *record) clone() *record {
@@ -79,6 +83,9 @@ func (r *record) encode() string {
 	}
 	if r.newest() > 0 {
 		w.Format = 2
+	}
+	if w.Bounds = encodeBounds(r.layout, r.goal); w.Bounds != nil {
+		w.Format = 3
 	}
 	for _, m := range r.members {
 		w.Members = append(w.Members, wireMember{m, r.heldBy(m.ID).String(), r.targetsOf(m.ID).String()})
@@ -133,6 +140,9 @@ func decode(text string) (*record, error) {
 	}
 	r := fresh(layout, w.Leader)
 	r.rev, r.founded, r.sum = w.Rev, w.Founded, w.Sum
+	if r.layout, r.goal, err = w.Bounds.decode(r.layout); err != nil {
+		return nil, bad("%v", err)
+	}
 	seen := map[string]bool{}
 	for _, m := range w.Members {
 		if m.ID == "" || seen[m.ID] || m.Weight < 1 || m.Weight > maxWeight || m.Coverage < 0 {
@@ -205,9 +215,9 @@ func (r *record) heldBy(id string) shard.Set {
 	return r.where(func(s slot) bool { return s.holder == id })
 }
 
-// gives reports whether the record gives all of the slots to a member.
+// gives reports whether the record gives all of the slots to a member, with the ranges that they have there.
 func (r *record) gives(id string, slots shard.Set) bool {
-	return slots.IsEmpty() || slots.Layout() == r.layout && slots.Minus(r.heldBy(id)).IsEmpty()
+	return slots.IsEmpty() || r.fits(slots) && slots.Minus(r.heldBy(id)).IsEmpty()
 }
 
 func (r *record) targetsOf(id string) shard.Set {
@@ -277,7 +287,7 @@ func (r *record) free() bool {
 
 // claim makes a member the holder and the target of those of its slots that have no holder.
 func (r *record) claim(id string, slots shard.Set) {
-	for i := range slots.Slots() {
+	for i := range slots.In(r.layout).Slots() {
 		if r.slots[i].holder == "" {
 			r.slots[i] = slot{id, id}
 		}
