@@ -13,11 +13,13 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
@@ -149,7 +151,13 @@ func (s *sharing) cover(clusters []*Host, defaults []cache.Option) {
 			}
 		}
 	}
-	s.group.Cover(c.Namespaces, kinds, nil)
+	s.group.Cover(c.Namespaces, kinds, func() (map[string]int, shard.Set) {
+		var all []*cache.Store
+		for _, cluster := range clusters {
+			all = append(all, cluster.Cache().Stores(schema.GroupVersionResource{})...)
+		}
+		return store.CountSlots(all...)
+	})
 }
 
 // mainPackage returns the import path of the main package, or the name of the executable if the path is not known.

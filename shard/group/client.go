@@ -26,6 +26,8 @@ const (
 	deadAnnotation      = "fairlead.io/shard-dead"     // of a member: which member marked it dead
 	coverageAnnotation  = "fairlead.io/shard-coverage" // of a member: see coverage
 	loadAnnotation      = "fairlead.io/shard-load"     // of a member: of Cover
+	formatAnnotation    = "fairlead.io/shard-format"   // of a member: the newest format of a record that it reads
+	histogramAnnotation = "fairlead.io/shard-objects"  // of a member: see histogram
 	holdingsAnnotation  = "fairlead.io/shard-slots"    // of a member: see holdings
 )
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // TestOtherProgram checks that a member of another program or with other namespaces ends with an error of one line that
@@ -141,11 +143,13 @@ func TestReportCoverage(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.cover = coverage{Program: "p", Namespaces: []string{"x"}, Kinds: []string{"b", "a"}}
 		load := 7
-		w.load = func() int { return load }
+		w.load = func() (map[string]int, shard.Set) {
+			return map[string]int{"x": load - 1, "y": 1}, shard.Layout{Slots: 8}.All()
+		}
 		w.start("one", random(), Options{})
 		w.play(3 * time.Second)
 		load = 8
-		w.play(3 * time.Second)
+		w.play(12 * time.Second)
 		got, err := Read(t.Context(), w.server.Config(), "a", "gateways")
 		if err != nil {
 			t.Fatal(err)

@@ -35,8 +35,8 @@ type Group struct {
 	changes      *announcer
 	fence        *fence
 	participants []Participant
-	coverage     coverage   // see Cover
-	load         func() int // nil: not known
+	coverage     coverage                           // see Cover
+	objects      func() (map[string]int, shard.Set) // see Cover; nil: not known
 	ran          atomic.Bool
 	woken        chan struct{}
 }
@@ -115,8 +115,9 @@ func (g *Group) Run(ctx context.Context) error {
 		group: &groupLease{
 			client: g.client, view: g.view, opt: &g.opt, layout: g.layout, clock: g.clock, setRecord: g.state.setRecord,
 		},
-		admit: &admission{client: g.client, view: g.view, opt: &g.opt, own: g.coverage, seen: map[string]string{}},
-		live:  &liveness{client: g.client, view: g.view, opt: &g.opt, now: g.clock.Now},
+		admit:   &admission{client: g.client, view: g.view, opt: &g.opt, own: g.coverage, seen: map[string]string{}},
+		balance: &balance{opt: &g.opt, view: g.view, clock: g.clock, log: g.log},
+		live:    &liveness{client: g.client, view: g.view, opt: &g.opt, now: g.clock.Now},
 		leader: &leaderLease{
 			client: g.client, identity: "shards:" + g.opt.Namespace + "/" + g.opt.Name, clock: g.clock, log: g.log,
 		},
@@ -130,7 +131,7 @@ func (g *Group) newTerm(life context.Context) *term {
 	t.ctx, t.end = context.WithCancelCause(life)
 	t.lease = &ownLease{
 		opt: &g.opt, clock: g.clock, log: g.log, view: g.view, setError: g.state.setError,
-		coverage: g.coverage, load: g.load, client: g.client, name: leaseName(g.opt.Name, t.id), renewed: make(chan struct{}),
+		coverage: g.coverage, client: g.client, name: leaseName(g.opt.Name, t.id), renewed: make(chan struct{}),
 		renewal: leasing.Renewal{Clock: g.clock, Bound: g.opt.Renew},
 	}
 	t.slots = &handover{
@@ -141,6 +142,9 @@ func (g *Group) newTerm(life context.Context) *term {
 			t.fail(err)
 		},
 		have: map[int]*holding{}, released: g.layout.Set(),
+	}
+	t.lease.census = &census{
+		objects: g.objects, held: t.slots.held, by: g.layout.By, now: g.clock.Now, every: censusPeriods * g.opt.period,
 	}
 	t.slots.moves, t.slots.cut = context.WithCancelCause(t.ctx)
 	t.lease.holdings = func() *holdings {
@@ -189,13 +193,17 @@ func (g *Group) FenceOf(namespace string, uid types.UID) error {
 
 // Cover states what this member works on, beside Options.Program. It must be called before Run. The group refuses
 // members with other namespaces; none means all. Members may cover different kinds while a release is rolled out: slots
-// then go to the members with the newest kinds first. load returns the number of objects that this member holds, for
-// [Report]. It is called for each renewal and must not block; nil means that the number is not known.
-func (g *Group) Cover(namespaces, kinds []string, load func() int) {
+// then go to the members with the newest kinds first.
+//
+// objects returns the number of objects that this member holds, by namespace, and the slots that they are in. The map
+// is nil while the number is not known, as long as objects of a slot are not listed. It is called for some renewals,
+// from any goroutine, and must not block. The group divides the slots by it if the layout is by namespace; [Report] has
+// the sum. Without it, as with nil, slots keep equal ranges of the hash.
+func (g *Group) Cover(namespaces, kinds []string, objects func() (byNamespace map[string]int, of shard.Set)) {
 	sorted := func(names []string) []string {
 		names = slices.Clone(names)
 		slices.Sort(names)
 		return slices.Compact(names)
 	}
-	g.coverage.Namespaces, g.coverage.Kinds, g.load = sorted(namespaces), sorted(kinds), load
+	g.coverage.Namespaces, g.coverage.Kinds, g.objects = sorted(namespaces), sorted(kinds), objects
 }

@@ -121,6 +121,8 @@ func (l *groupLease) read(object *lease, joined bool, self string) (*record, err
 	switch {
 	case err != nil:
 		return nil, err
+	case r.format() > l.opt.format:
+		return nil, errFormat(r.format())
 	case role != l.opt.Role:
 		return nil, fmt.Errorf("%w: its role is %q", errRecord, role)
 	case r.founded != "" && r.founded != string(object.UID):

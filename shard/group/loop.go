@@ -28,6 +28,7 @@ type memberLoop struct {
 	group    *groupLease
 	admit    *admission
 	live     *liveness
+	balance  *balance
 	leader   *leaderLease
 	woken    <-chan struct{}                  // a change that the next step should see
 	newTerm  func(life context.Context) *term // it ends with life at the latest
@@ -199,6 +200,9 @@ func (m *memberLoop) change(group types.UID, r *record, other error, leaving boo
 			return c, err
 		}
 	}
+	if other == nil && !leaving {
+		c.goal, c.stay = m.balance.plan(r, m.live.isFirst(t.id, r))
+	}
 	if leaving && (r.founded != "" || r.gives(t.id, held)) {
 		c.leave = t.id
 	}
@@ -349,6 +353,7 @@ func (m *memberLoop) write(object *lease, r *record, c change) (*record, error) 
 
 // announceWrite announces the effects of a change by this member.
 func (m *memberLoop) announceWrite(before, after *record, c change) {
+	m.balance.announce(before, after)
 	if c.join != nil && after.member(c.join.ID) != nil {
 		m.announce(Change{Kind: Joined})
 	}

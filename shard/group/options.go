@@ -54,6 +54,8 @@ type Options struct {
 	// Drain bounds [Participant].Lose when the member leaves; the default is 10 s. A slot that moves while the member
 	// stays has 10 minutes, since rebalancing is not urgent.
 	Drain time.Duration
+	// format is the newest format of a record that the member reads. The default is recordFormat.
+	format int
 	// Events enables Kubernetes Events about the Lease of the group. The member then needs permission to create events in
 	// the namespace. Their rate is limited, and excess Events are dropped.
 	Events bool
@@ -93,6 +95,7 @@ func (o *Options) complete() error {
 	o.Duration = cmp.Or(max(o.Duration, 0), 15*time.Second)
 	o.Renew = cmp.Or(max(o.Renew, 0), o.Duration*8/15)
 	o.period = cmp.Or(max(o.period, 0), o.Duration*2/15)
+	o.format = cmp.Or(o.format, recordFormat)
 	o.Drain = cmp.Or(max(o.Drain, 0), 10*time.Second)
 	if o.Duration > maxDuration {
 		return fmt.Errorf("its lease duration is %v: want at most %v", o.Duration, maxDuration)

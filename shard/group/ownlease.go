@@ -32,7 +32,7 @@ type ownLease struct {
 	view     *view
 	setError func(what string, err error)
 	coverage coverage
-	load     func() int       // nil: not known
+	census   *census
 	holdings func() *holdings // nil if this member is not in a record yet
 	client   *leasing.Client
 	name     string
@@ -78,8 +78,14 @@ func (l *ownLease) fill(o *lease, now time.Time) {
 	if l.coverage.Program != "" {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, coverageAnnotation, l.coverage.encode())
 	}
-	if l.load != nil {
-		metav1.SetMetaDataAnnotation(&o.ObjectMeta, loadAnnotation, strconv.Itoa(l.load()))
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, formatAnnotation, strconv.Itoa(l.opt.format))
+	delete(o.Annotations, histogramAnnotation)
+	load, objects := l.census.take()
+	if load != nil {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, loadAnnotation, strconv.Itoa(*load))
+	}
+	if objects != nil {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, histogramAnnotation, objects.encode())
 	}
 	if h := l.holdings(); h != nil {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, holdingsAnnotation, h.encode())

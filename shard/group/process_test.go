@@ -29,15 +29,16 @@ import (
 type world struct {
 	t      *testing.T
 	server *apiserver.Server
-	reason string     // of what is played, for messages
-	cover  coverage   // of the processes that start
-	load   func() int // of the processes that start; nil: not known
+	reason string                             // of what is played, for messages
+	cover  coverage                           // of the processes that start
+	load   func() (map[string]int, shard.Set) // of the processes that start; nil: those in objects
 	logs   bytes.Buffer
 	logMu  sync.Mutex
 
-	mu   sync.Mutex
-	all  []*process
-	wire sync.WaitGroup // what is on its way though nobody waits for it
+	mu      sync.Mutex
+	objects map[string]int // by namespace; nil: their number is not known
+	all     []*process
+	wire    sync.WaitGroup // what is on its way though nobody waits for it
 }
 
 func newWorld(t *testing.T) *world {
@@ -108,6 +109,7 @@ type process struct {
 	woken  []func()      // timers that have run out meanwhile
 	drain  time.Duration // how long work on a slot takes to end, at most
 	active map[int]bool  // slots that its participant works on
+	held   shard.Set     // the same, with their boundaries
 	gained int
 }
 
@@ -136,7 +138,11 @@ func (p *process) startWith(cfg *rest.Config, o Options, more ...Participant) {
 		w.t.Fatal(err)
 	}
 	p.g = g
-	g.Cover(w.cover.Namespaces, w.cover.Kinds, w.load)
+	objects := w.load
+	if objects == nil {
+		objects = p.count
+	}
+	g.Cover(w.cover.Namespaces, w.cover.Kinds, objects)
 	for _, participant := range append([]Participant{p}, more...) {
 		g.Add(participant)
 	}
@@ -327,6 +333,7 @@ func (p *process) Gain(_ context.Context, slots shard.Set) error {
 				p.w.t.Errorf("%s: %s gains slot %d twice", p.w.reason, p.name, slot)
 			}
 			p.active[slot] = true
+			p.held = p.held.Union(slots.Both(slots.Layout().Set(slot)))
 			p.gained++
 		})
 	}
@@ -376,9 +383,42 @@ func (p *process) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Se
 				}
 			}
 		}
-		p.set(func() { delete(p.active, slot) })
+		p.set(func() {
+			delete(p.active, slot)
+			p.held = p.held.Minus(slots.Layout().Set(slot))
+		})
 		quiet(slots.Layout().Set(slot))
 	}
+}
+
+// count returns the objects in the slots of its participant.
+func (p *process) count() (map[string]int, shard.Set) {
+	p.w.mu.Lock()
+	all := p.w.objects
+	p.w.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if all == nil {
+		return nil, shard.Set{}
+	}
+	held, own := p.held, map[string]int{}
+	if held.IsEmpty() {
+		held = equalRanges(p.g.layout).Set()
+	}
+	for namespace, n := range all {
+		if held.Has(namespace, "") {
+			own[namespace] = n
+		}
+	}
+	return own, held
+}
+
+// worksOn says whether the process could send something for an object in a namespace now.
+func (p *process) worksOn(namespace string) bool {
+	p.mu.Lock()
+	stopped := p.paused != nil || p.faults.killed
+	p.mu.Unlock()
+	return !stopped && p.g.FenceOf(namespace, "") == nil
 }
 
 // holders returns the names of those who could send something for each slot, and fails if there are two for one.
@@ -396,7 +436,7 @@ func (w *world) holders() [][]string {
 				continue
 			}
 			out[slot] = append(out[slot], p.name)
-			if working != "" && layout != p.g.Layout() {
+			if working != "" && !sameDivision(layout, p.g.Layout()) {
 				w.t.Errorf("%s: %s and %s work by two layouts", w.reason, working, p.name)
 			}
 			working, layout = p.name, p.g.Layout()
@@ -405,6 +445,20 @@ func (w *world) holders() [][]string {
 	for slot, names := range out {
 		if len(names) > 1 {
 			w.t.Errorf("%s: slot %d is held by %v", w.reason, slot, names)
+		}
+	}
+	w.mu.Lock()
+	objects := w.objects
+	w.mu.Unlock()
+	for namespace := range objects {
+		var names []string
+		for _, p := range w.processes() {
+			if p.worksOn(namespace) {
+				names = append(names, p.name)
+			}
+		}
+		if len(names) > 1 {
+			w.t.Errorf("%s: %v work on %s", w.reason, names, namespace)
 		}
 	}
 	return out

@@ -14,7 +14,10 @@ import (
 
 // recordFormat is the newest format of a record. Format 2 has generations of coverages, and format 3 boundaries of the
 // slots. A record without them has format 1, which programs of the former release read.
-const recordFormat = 3
+const (
+	recordFormat = boundsFormat
+	boundsFormat = 3
+)
 
 // record is the decoded annotation of a group. Only one goroutine may use it at a time; clone copies it.
 type record struct {
@@ -75,17 +78,22 @@ func (r *record) clone() *record {
 	return &c
 }
 
+// format returns the oldest format that has everything in the record.
+func (r *record) format() int {
+	switch {
+	case encodeBounds(r.layout, r.goal) != nil:
+		return boundsFormat
+	case r.newest() > 0:
+		return 2
+	}
+	return 1
+}
+
 // encode returns the encoding of a record, and sets its sum.
 func (r *record) encode() string {
 	w := wire{
-		Format: 1, Rev: r.rev, Of: len(r.slots), By: r.layout.By.String(), Leader: r.leader,
-		Founded: r.founded, Members: []wireMember{},
-	}
-	if r.newest() > 0 {
-		w.Format = 2
-	}
-	if w.Bounds = encodeBounds(r.layout, r.goal); w.Bounds != nil {
-		w.Format = 3
+		Format: r.format(), Rev: r.rev, Of: len(r.slots), By: r.layout.By.String(), Leader: r.leader,
+		Founded: r.founded, Members: []wireMember{}, Bounds: encodeBounds(r.layout, r.goal),
 	}
 	for _, m := range r.members {
 		w.Members = append(w.Members, wireMember{m, r.heldBy(m.ID).String(), r.targetsOf(m.ID).String()})

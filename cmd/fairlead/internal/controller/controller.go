@@ -146,7 +146,7 @@ func (c *controller) connect(ctx context.Context, ready func(net.Addr)) error {
 		return err
 	}
 	c.closers = append(c.closers, objects.release)
-	c.sharing.cover(c.o.namespaces, objects.operations.Len)
+	c.sharing.cover(c.o.namespaces, objects.operations.Store)
 	forbidden, err := newTargets(c.config, c.rt.Calls(), c.log)
 	if err != nil {
 		return err

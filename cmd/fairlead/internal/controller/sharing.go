@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/cli"
 	"github.com/fairlead-io/fairlead/internal/source"
+	"github.com/fairlead-io/fairlead/internal/store"
 	"github.com/fairlead-io/fairlead/operations/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
@@ -108,11 +109,13 @@ func newSharing(config *rest.Config, flags sharingOptions, o group.Options) (*sh
 	return s, s.slots.Set(layout.Set()) // no slots, explicitly: a replica that waits for slots is ready
 }
 
-// cover states what this replica works on, before it runs. load returns the number of operations that it holds.
-func (s *sharing) cover(namespaces []string, load func() int) {
+// cover states what this replica works on, before it runs. operations holds the operations.
+func (s *sharing) cover(namespaces []string, operations *store.Store) {
 	if s != nil {
 		kind := v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation)
-		s.group.Cover(namespaces, []string{kind.GroupKind().String()}, load)
+		s.group.Cover(namespaces, []string{kind.GroupKind().String()}, func() (map[string]int, shard.Set) {
+			return store.CountSlots(operations)
+		})
 	}
 }
 

@@ -41,7 +41,7 @@ func follow(ctx context.Context, s cli.Streams, o options, config *rest.Config, 
 		Shard: member.name(), Logger: log,
 	})
 	defer st.Close()
-	member.cover(o.namespaces, resource.gvr.GroupResource().String(), st.Len)
+	member.cover(o.namespaces, resource.gvr.GroupResource().String(), st)
 	life := ctx
 	if member != nil { // its objects are shown as left before it ends
 		life = context.WithoutCancel(ctx)

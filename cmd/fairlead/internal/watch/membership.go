@@ -150,10 +150,10 @@ func (m *membership) name() string {
 	return m.slots.String()
 }
 
-// cover states what this process shows, before it runs. load returns the number of objects.
-func (m *membership) cover(namespaces []string, kind string, load func() int) {
+// cover states what this process shows, before it runs. objects holds them.
+func (m *membership) cover(namespaces []string, kind string, objects *store.Store) {
 	if m != nil {
-		m.group.Cover(namespaces, []string{kind}, load)
+		m.group.Cover(namespaces, []string{kind}, func() (map[string]int, shard.Set) { return store.CountSlots(objects) })
 	}
 }
 
