@@ -58,7 +58,7 @@ func (b *balance) plan(r *record, first bool) (goal shard.Layout, stay bool) {
 			b.log.Warn("cannot change the boundaries of slots now: their work takes too long")
 		}
 		return goal, stay
-	case b.quiet.AtLeast(now.Time) < 2*b.opt.period, !b.changed.IsZero() && b.changed.AtLeast(now.Time) < balanceInterval:
+	case b.quiet.AtLeast(now.Time) < 2*b.opt.period, !b.changed.IsZero() && b.changed.AtLeast(now.Time) < b.opt.balance:
 		return goal, false
 	}
 	points, ok := b.points(r)

@@ -29,12 +29,14 @@ type schedule struct {
 	options Options
 	n       int // processes begun
 	live    []*process
+	peace   bool // see atPeace
 	old     []string // records as they once were
 }
 
 // TestDisturbed plays random schedules: members join, leave, are killed, paused, cut off, lose requests and answers,
 // while the objects of the group are deleted and edited by hand, and a process of before elects a leader. Never can two
-// send something for one slot, or by two layouts, or beside the leader. When all is well every slot is held, within the
+// send something for one slot or one object, or by two layouts, or beside the leader. In some schedules the boundaries
+// of the slots follow the objects, and members of the former release take part. When all is well every slot is held, within the
 // bounds of what happens then, and evenly.
 func TestDisturbed(t *testing.T) {
 	t.Parallel()
@@ -51,6 +53,10 @@ func disturbed(t *testing.T, s uint64) {
 	c.options.Layout.Slots = 8
 	if c.rnd.IntN(2) == 0 {
 		w.cover = coverage{Program: "p", Kinds: []string{"a"}}
+	}
+	if c.rnd.IntN(3) > 0 {
+		c.options.balance = time.Duration(5+c.rnd.IntN(60)) * time.Second
+		c.churn()
 	}
 	var elected *elder
 	if c.rnd.IntN(3) == 0 {
@@ -79,6 +85,7 @@ func disturbed(t *testing.T, s uint64) {
 		p.set(func() { p.faults = faults{killed: p.faults.killed}; p.drain = 0 })
 		p.resume()
 	}
+	c.peace = true
 	c.keepLayout()
 	if len(c.live) == 0 {
 		c.join()
@@ -89,16 +96,38 @@ func disturbed(t *testing.T, s uint64) {
 	}
 	c.old = nil // a record of another layout stops the members
 	for range 6 {
+		if c.options.balance > 0 && c.rnd.IntN(2) == 0 {
+			c.churn()
+		}
 		c.atPeace()
 	}
+	if c.options.balance > 0 { // the objects stay, and so do the boundaries at last
+		c.play(2 * c.options.balance)
+	}
 	c.atRest()
+}
+
+// churn replaces the objects, so that boundaries may change.
+func (c *schedule) churn() {
+	format := []string{"team-%d", "tenant-%03d", "%d-customer"}[c.rnd.IntN(3)]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.objects = numbered(format, 10+c.rnd.IntN(100))
 }
 
 // join begins a process.
 func (c *schedule) join() *process {
 	c.n++
-	p := c.start(fmt.Sprint("p", c.n), seed.Rand(c.rnd.Uint64()), c.options)
-	p.set(func() { p.drain = time.Duration(c.rnd.IntN(2)) * time.Duration(c.rnd.IntN(12000)) * time.Millisecond })
+	o := c.options
+	if o.balance > 0 && !c.peace && c.rnd.IntN(6) == 0 {
+		o.format = 2 // of the former release
+	}
+	p := c.start(fmt.Sprint("p", c.n), seed.Rand(c.rnd.Uint64()), o)
+	drain := time.Duration(c.rnd.IntN(2)) * time.Duration(c.rnd.IntN(12000)) * time.Millisecond
+	if c.peace && c.options.balance > 0 {
+		drain = 0 // a step of the boundaries would last as long
+	}
+	p.set(func() { p.drain = drain })
 	c.live = append(c.live, p)
 	return p
 }
@@ -220,6 +249,9 @@ func (c *schedule) edit() {
 			a := l.GetAnnotations()
 			if h, _, ok := holdingsOf(&lease{ObjectMeta: metav1.ObjectMeta{Annotations: a}}); ok && c.rnd.IntN(2) == 0 {
 				h.Slots = shard.Layout{Slots: h.Of}.All().String()
+				if c.rnd.IntN(2) == 0 {
+					h.Bounds = nil
+				}
 				a[holdingsAnnotation] = h.encode()
 				l.SetAnnotations(a)
 				_, _ = c.server.Put(l)
@@ -271,10 +303,10 @@ func (c *schedule) edit() {
 	_, _ = c.server.Put(u)
 }
 
-// keepLayout ends the processes of another layout or of other kinds than the present ones.
+// keepLayout ends the processes of another layout, of other kinds or of another release than the present ones.
 func (c *schedule) keepLayout() {
 	for _, p := range append([]*process(nil), c.live...) {
-		if p.g.Layout().Slots != c.options.Layout.Slots || !slices.Equal(p.g.coverage.Kinds, c.cover.Kinds) {
+		if p.g.layout.Slots != c.options.Layout.Slots || p.g.opt.format < recordFormat || !slices.Equal(p.g.coverage.Kinds, c.cover.Kinds) {
 			p.stop()
 			c.remove(p)
 		}

@@ -272,6 +272,10 @@ func (m *memberLoop) read(object *lease) (*record, error) {
 	if errors.As(err, new(errFormat)) {
 		m.t.fail(err)
 	}
+	if held := m.t.slots.held(); err == nil && r.founded == "" && sameDivision(r.layout, held.Layout()) && !r.fits(held) &&
+		r.layout.Version() < held.Layout().Version() {
+		err = fmt.Errorf("%w: it has former boundaries", errRecord)
+	}
 	if errors.Is(err, errRecord) {
 		err = m.group.discard(m.t.ctx, object, err)
 		m.state.setError("take part", err)

@@ -56,6 +56,8 @@ type Options struct {
 	Drain time.Duration
 	// format is the newest format of a record that the member reads. The default is recordFormat.
 	format int
+	// balance is the time between changes of the boundaries. The default is balanceInterval.
+	balance time.Duration
 	// Events enables Kubernetes Events about the Lease of the group. The member then needs permission to create events in
 	// the namespace. Their rate is limited, and excess Events are dropped.
 	Events bool
@@ -96,6 +98,7 @@ func (o *Options) complete() error {
 	o.Renew = cmp.Or(max(o.Renew, 0), o.Duration*8/15)
 	o.period = cmp.Or(max(o.period, 0), o.Duration*2/15)
 	o.format = cmp.Or(o.format, recordFormat)
+	o.balance = cmp.Or(o.balance, balanceInterval)
 	o.Drain = cmp.Or(max(o.Drain, 0), 10*time.Second)
 	if o.Duration > maxDuration {
 		return fmt.Errorf("its lease duration is %v: want at most %v", o.Duration, maxDuration)
