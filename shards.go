@@ -158,6 +158,7 @@ func (s *sharing) cover(clusters []*Host, defaults []cache.Option) {
 		}
 		return store.CountSlots(all...)
 	})
+	s.group.Ready(s.sources.Unready)
 }
 
 // mainPackage returns the import path of the main package, or the name of the executable if the path is not known.

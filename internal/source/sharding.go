@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -34,6 +35,8 @@ type shardFollower interface {
 	interruptScopes()
 	// behindSlots describes the scopes that are behind.
 	behindSlots(is func(slotProgress) bool) []string
+	// unreadySlots returns the slots of want that are not listed, and describes the scopes that lack them.
+	unreadySlots(want shard.Set) (slots shard.Set, scopes []string)
 }
 
 // Sharded is the additional interface of a Sink for sharded sources. The goroutine of the scope makes all calls, as for
@@ -178,6 +181,21 @@ func (h *Sharding) behind(is func(slotProgress) bool) (behind []string, progress
 		behind = append(behind, s.behindSlots(is)...)
 	}
 	return behind, h.progress
+}
+
+// Unready returns the held slots that some running source has not listed yet, and what each of these sources waits for.
+// A resource that the server does not serve needs no list.
+func (h *Sharding) Unready() (slots shard.Set, reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var causes []string
+	slots = h.layout.Set()
+	for s := range h.sources {
+		lacking, scopes := s.unreadySlots(h.set)
+		slots, causes = slots.Union(lacking), append(causes, scopes...)
+	}
+	slices.Sort(causes)
+	return slots, strings.Join(causes, "; ")
 }
 
 // attach adds a running source. The returned function removes it.

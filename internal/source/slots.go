@@ -32,6 +32,7 @@ type slotFilter struct {
 	// mu guards writes of the fields below, and reads by other goroutines.
 	mu        sync.Mutex
 	held      *shard.Set // nil: all objects
+	pending   shard.Set  // unlisted, for other goroutines
 	completed slotProgress
 }
 
@@ -69,7 +70,7 @@ func (f *slotFilter) adopt(sink Sink) (c slotChange, changed bool) {
 	stay := had.Both(set).Minus(lost)
 	f.turn, f.unlisted = turn, set.Minus(stay.Minus(f.unlisted))
 	f.mu.Lock()
-	f.held = &set
+	f.held, f.pending = &set, f.unlisted
 	f.mu.Unlock()
 	sharded := sink.(Sharded)
 	back := had.Both(set).Both(lost)
@@ -86,7 +87,7 @@ func (f *slotFilter) adopt(sink Sink) (c slotChange, changed bool) {
 // publish publishes the progress of the scope and wakes the waiters of the Sharding.
 func (f *slotFilter) publish() {
 	f.mu.Lock()
-	f.completed.left = f.turn
+	f.completed.left, f.pending = f.turn, f.unlisted
 	if f.unlisted.IsEmpty() {
 		f.completed.listed = f.turn
 	}
@@ -133,6 +134,16 @@ func (f *slotFilter) progress() slotProgress {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.completed
+}
+
+// unready returns the slots of want that the scope does not hold with a list. Any goroutine may call it.
+func (f *slotFilter) unready(want shard.Set) shard.Set {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.held == nil {
+		return shard.Set{}
+	}
+	return want.Minus(f.held.Minus(f.pending))
 }
 
 // dropsListed counts an object of a list and reports whether its slot is not held. gained restricts the list; nil: all

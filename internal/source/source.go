@@ -232,6 +232,22 @@ func (s *Source) behindSlots(behind func(slotProgress) bool) (out []string) {
 	return out
 }
 
+// unreadySlots returns the slots of want that a scope has not listed, and describes these scopes. A resource that the
+// server does not serve has no objects to list.
+func (s *Source) unreadySlots(want shard.Set) (slots shard.Set, scopes []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sc := range s.sortedLocked() {
+		lacks, status := sc.filter.unready(want), sc.status()
+		if lacks.IsEmpty() || status.Reason == ReasonNotFound {
+			continue
+		}
+		slots = slots.Union(lacks)
+		scopes = append(scopes, slotText(s.cfg.Resource.GroupResource(), status))
+	}
+	return slots, scopes
+}
+
 // slotText describes a scope that is behind.
 func slotText(resource schema.GroupResource, status Status) string {
 	text := resource.String()

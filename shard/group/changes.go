@@ -17,6 +17,7 @@ const (
 	Moving   Kind = "moving"      // its participants lose Slots
 	Released Kind = "released"    // Slots were released
 	Lost     Kind = "lost"        // it holds no slots any more because of Err, and joins again
+	NotReady Kind = "notReady"    // it holds Slots, but has not been ready for them for a minute because of Err
 	Died     Kind = "deadMembers" // it has found Member dead, with its Slots
 	Left     Kind = "left"        // Run is about to return
 )
@@ -26,7 +27,7 @@ type Change struct {
 	Kind   Kind
 	Slots  shard.Set
 	Member string // for Died
-	Err    error  // for Lost
+	Err    error  // for Lost and NotReady
 }
 
 // announcer counts, logs and publishes the changes of a member. It has no state of its own.

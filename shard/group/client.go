@@ -29,6 +29,7 @@ const (
 	formatAnnotation    = "fairlead.io/shard-format"   // of a member: the newest format of a record that it reads
 	histogramAnnotation = "fairlead.io/shard-objects"  // of a member: see histogram
 	holdingsAnnotation  = "fairlead.io/shard-slots"    // of a member: see holdings
+	readyAnnotation     = "fairlead.io/shard-ready"    // of a member: see readySlots
 )
 
 type lease = leasing.Lease

@@ -34,7 +34,7 @@ const (
 // reasons maps kinds of changes to reasons of Events.
 var reasons = map[Kind]string{
 	Joined: "MemberJoined", Gained: "SlotsGained", Released: "SlotsReleased", Lost: "SlotsLost", Died: "MemberDied",
-	Left: "MemberLeft",
+	Left: "MemberLeft", NotReady: "SlotsNotReady",
 }
 
 func newEventWriter(
@@ -92,7 +92,7 @@ func (e *eventWriter) write(ctx context.Context, c Change) error {
 	if !c.Slots.IsEmpty() {
 		note += fmt.Sprintf(" slots %s", c.Slots)
 	}
-	if c.Kind == Lost || c.Kind == Died {
+	if c.Kind == Lost || c.Kind == Died || c.Kind == NotReady {
 		kind = corev1.EventTypeWarning
 	}
 	if c.Member != "" {

@@ -37,6 +37,7 @@ type Group struct {
 	participants []Participant
 	coverage     coverage                           // see Cover
 	objects      func() (map[string]int, shard.Set) // see Cover; nil: not known
+	unready      unready                            // see Ready
 	ran          atomic.Bool
 	woken        chan struct{}
 }
@@ -117,7 +118,11 @@ func (g *Group) Run(ctx context.Context) error {
 		},
 		admit:   &admission{client: g.client, view: g.view, opt: &g.opt, own: g.coverage, seen: map[string]string{}},
 		balance: &balance{opt: &g.opt, view: g.view, clock: g.clock, log: g.log},
-		live:    &liveness{client: g.client, view: g.view, opt: &g.opt, now: g.clock.Now},
+		ready: &readiness{
+			opt: &g.opt, view: g.view, clock: g.clock, own: g.coverage, unready: g.unready,
+			announce: g.changes.announce, since: map[int]leasing.Stamp{},
+		},
+		live: &liveness{client: g.client, view: g.view, opt: &g.opt, now: g.clock.Now},
 		leader: &leaderLease{
 			client: g.client, identity: "shards:" + g.opt.Namespace + "/" + g.opt.Name, clock: g.clock, log: g.log,
 		},
@@ -146,6 +151,7 @@ func (g *Group) newTerm(life context.Context) *term {
 	t.lease.census = &census{
 		objects: g.objects, held: t.slots.held, by: g.layout.By, now: g.clock.Now, every: censusPeriods * g.opt.period,
 	}
+	t.lease.ready = func() string { return g.unready.statement(t.slots.held()) }
 	t.slots.moves, t.slots.cut = context.WithCancelCause(t.ctx)
 	t.lease.holdings = func() *holdings {
 		self := t.self.Load()
@@ -207,3 +213,12 @@ func (g *Group) Cover(namespaces, kinds []string, objects func() (byNamespace ma
 	}
 	g.coverage.Namespaces, g.coverage.Kinds, g.objects = sorted(namespaces), sorted(kinds), objects
 }
+
+// Ready sets the function that returns the slots for which this member is not ready, and why. It must be called before
+// Run. unready is called every second or so, from any goroutine, and must not block. Without it, a member is ready for
+// each slot that it holds.
+//
+// A member that is not ready for a slot after a minute gives it to a member of the same coverage that is ready for other
+// slots, one slot at a time. It gains none for five minutes, and then takes one again. If no other member is ready, it
+// keeps its slots.
+func (g *Group) Ready(unready func() (slots shard.Set, reason string)) { g.unready = unready }

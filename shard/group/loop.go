@@ -29,6 +29,7 @@ type memberLoop struct {
 	admit    *admission
 	live     *liveness
 	balance  *balance
+	ready    *readiness
 	leader   *leaderLease
 	woken    <-chan struct{}                  // a change that the next step should see
 	newTerm  func(life context.Context) *term // it ends with life at the latest
@@ -202,6 +203,7 @@ func (m *memberLoop) change(group types.UID, r *record, other error, leaving boo
 	}
 	if other == nil && !leaving {
 		c.goal, c.stay = m.balance.plan(r, m.live.isFirst(t.id, r))
+		c.give, c.try, c.recovered = m.ready.plan(r, t.id, held)
 	}
 	if leaving && (r.founded != "" || r.gives(t.id, held)) {
 		c.leave = t.id

@@ -34,6 +34,7 @@ type ownLease struct {
 	coverage coverage
 	census   *census
 	holdings func() *holdings // nil if this member is not in a record yet
+	ready    func() string    // see readiness.statement
 	client   *leasing.Client
 	name     string
 	renewal  leasing.Renewal
@@ -90,6 +91,7 @@ func (l *ownLease) fill(o *lease, now time.Time) {
 	if h := l.holdings(); h != nil {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, holdingsAnnotation, h.encode())
 	}
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, readyAnnotation, l.ready())
 	if l.opt.Address != "" {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, addressAnnotation, l.opt.Address)
 	}

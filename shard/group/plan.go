@@ -20,6 +20,10 @@ type change struct {
 	// record, and keeps the present boundaries.
 	goal shard.Layout
 	stay bool
+	// give is a slot that from gives away, as it is not ready for it. try lets from take one slot although it counts as
+	// not ready. recovered lets it count like the others again.
+	give           *gift
+	try, recovered bool
 }
 
 // apply returns the record after a change, and whether it differs. If the record is founded, free slots go to their
@@ -54,6 +58,16 @@ func (c change) apply(r *record) (*record, bool) {
 	}
 	if c.abandon || len(n.members) == 0 {
 		n.founded = ""
+	}
+	if self := n.member(c.from); self != nil {
+		switch {
+		case c.give != nil:
+			n.give(c.from, *c.give)
+		case c.try:
+			n.try(c.from)
+		case c.recovered:
+			self.Coverage = n.newest()
+		}
 	}
 	n.normalize()
 	if c.goal != (shard.Layout{}) {

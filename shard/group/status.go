@@ -38,6 +38,9 @@ type MemberReport struct {
 	// Uncovered are kinds that newer members cover, and that this one leaves out in its slots.
 	Uncovered []string `json:"uncovered,omitempty"`
 	Load      *int     `json:"load,omitempty"` // objects that the member holds; nil: not known
+	// Unready are slots that the member holds and is not ready for, because of Reason.
+	Unready []int  `json:"unready,omitempty"`
+	Reason  string `json:"reason,omitempty"`
 }
 
 // Move is a slot whose target is not its holder. From and To are names of members, or "".
@@ -92,6 +95,10 @@ func (p *Report) fill(r *record, leaseOf func(id string) *lease) {
 		if l != nil {
 			if load, err := strconv.Atoi(l.Annotations[loadAnnotation]); err == nil {
 				one.Load = &load
+			}
+			stated := readySlotsOf(l)
+			if lacks, err := parseSet(r.layout, stated.Unready); err == nil && !lacks.IsEmpty() {
+				one.Unready, one.Reason = slices.Collect(lacks.Slots()), stated.Reason
 			}
 		}
 		c := coverageOf(l)

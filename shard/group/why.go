@@ -97,6 +97,10 @@ func explainHolder(s snapshot, c *why.Cause, slot int, at slotMembers) {
 			c.Evidence["renewed"] = at.UTC().Format(time.RFC3339)
 		}
 	}
+	if stated := readySlotsOf(seen.Lease()); stated.lacks(s.boundaries(), slot) {
+		c.Message += ", and is not ready for it: " + stated.Reason
+		c.Evidence["unready"] = stated.Reason
+	}
 	if at.next != nil && at.next.ID != at.holder.ID {
 		c.Message += fmt.Sprintf(", and hands it over to %s", at.next.Name)
 		c.Evidence["next"] = at.next.Name

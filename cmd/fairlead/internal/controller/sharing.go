@@ -116,6 +116,7 @@ func (s *sharing) cover(namespaces []string, operations *store.Store) {
 		s.group.Cover(namespaces, []string{kind.GroupKind().String()}, func() (map[string]int, shard.Set) {
 			return store.CountSlots(operations)
 		})
+		s.group.Ready(s.slots.Unready)
 	}
 }
 

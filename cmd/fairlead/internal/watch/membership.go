@@ -154,6 +154,7 @@ func (m *membership) name() string {
 func (m *membership) cover(namespaces []string, kind string, objects *store.Store) {
 	if m != nil {
 		m.group.Cover(namespaces, []string{kind}, func() (map[string]int, shard.Set) { return store.CountSlots(objects) })
+		m.group.Ready(m.slots.Unready)
 	}
 }
 
