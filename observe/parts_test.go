@@ -294,6 +294,75 @@ func TestNilGate(t *testing.T) {
 	}
 }
 
+// everyFence is a membership that fences nothing.
+type everyFence struct{ shard.Membership }
+
+func (everyFence) Layout() shard.Layout { return shard.Layout{Slots: 2} }
+
+// An observer that has not received the addition of an object, because the slot of the object was lost, receives nothing
+// about the object when the slot has returned, until the object is added again.
+func TestSkippedAddition(t *testing.T) {
+	t.Parallel()
+	inputs := store.New(store.Options{Namespaced: true})
+	defer inputs.Close()
+	inputs.Sink("")
+	key, raw := cache.Key{Namespace: "n", Name: "a"}, `{"metadata":{"namespace":"n","name":"a","uid":"u","resourceVersion":"1"}}`
+	if _, err := inputs.Put(source.JSON, []byte(raw)); err != nil {
+		t.Fatal(err)
+	}
+	r, ok := inputs.Get(key)
+	if !ok {
+		t.Fatal("the store has no object")
+	}
+	opts := newOptions(nil)
+	var got []store.EventType
+	d := &delivery{
+		opts: &opts, ctx: t.Context(), report: func(outcome) {}, gate: newGate(everyFence{}),
+		call: func(_ context.Context, e *store.Event) error {
+			got = append(got, e.Type)
+			return nil
+		},
+	}
+	d.gate.begin(t.Context())
+	layout := shard.Layout{Slots: 2}
+	moved, err := layout.WithStarts(1, []uint64{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot := layout.SlotOf("n", "")
+	for _, step := range []struct {
+		gain, lose shard.Set
+		event      store.EventType
+		want       []store.EventType
+	}{
+		{event: store.Added},
+		{gain: layout.Set(slot), event: store.Modified},
+		{event: store.Deleted},
+		{event: store.Added, want: []store.EventType{store.Added}},
+		{event: store.Modified, want: []store.EventType{store.Modified}},
+		{lose: layout.Set(slot), event: store.Modified},
+		{gain: moved.Set(0), event: store.Modified}, // the other slot has the object now
+		{event: store.Left, want: []store.EventType{store.Left}},
+		{event: store.Added},
+		{gain: moved.Set(1), event: store.Modified},
+		{event: store.Left},
+		{event: store.Added, want: []store.EventType{store.Added}},
+	} {
+		if !step.gain.IsEmpty() {
+			if err := d.gate.gain(step.gain); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !step.lose.IsEmpty() {
+			d.gate.lose(t.Context(), step.lose, func(shard.Set) {})
+		}
+		got = nil
+		if d.handle(&store.Event{Type: step.event, Key: key, Object: r}); !slices.Equal(got, step.want) {
+			t.Errorf("of %v the observer receives %v, want %v", step.event, got, step.want)
+		}
+	}
+}
+
 // A snapshot does not change with the declarations.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()

@@ -294,3 +294,49 @@ func TestNil(t *testing.T) {
 	s.Leave(0)
 	s.Leave(0)
 }
+
+// TestNewerBoundaries: the slot of an object is the one that was gained with it, by the newest boundaries.
+func TestNewerBoundaries(t *testing.T) {
+	t.Parallel()
+	byNamespace := shard.Layout{Slots: 2}
+	moved, err := byNamespace.WithStarts(3, []uint64{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "low"
+	for byNamespace.SlotOf(name, "") != 0 { // and 1 by the newer boundaries
+		name += "x"
+	}
+	slots := handover.New(byNamespace, errMoved, base)
+	expect := func(reason string, slot int, held bool) {
+		t.Helper()
+		if got, is := slots.Find(name, ""); got != slot || is != held {
+			t.Errorf("%s: it is in slot %d, held %t", reason, got, is)
+		}
+		got, tenure, is := slots.EnterFor(name, "")
+		if is != held || is && (got != slot || tenure.Context == nil) {
+			t.Errorf("%s: work on it begins: %t, in slot %d", reason, is, got)
+		}
+		if is {
+			slots.Leave(got)
+		}
+	}
+	lose := func(set shard.Set) {
+		t.Helper()
+		slots.Lose(set).Wait(t.Context(), nil, func(shard.Set) {})
+	}
+	expect("before", 0, false)
+	slots.Gain(byNamespace.Set(0))
+	expect("gained", 0, true)
+	lose(byNamespace.Set(0))
+	slots.Gain(moved.Set(0))
+	expect("the slot has come back without it", 1, false)
+	slots.Gain(moved.Set(1))
+	expect("its slot has come", 1, true)
+	if slots.Layout() != moved {
+		t.Error("the boundaries are former ones")
+	}
+	lose(moved.All())
+	slots.Gain(byNamespace.Set(0))
+	expect("the group was made again", 0, true)
+}

@@ -36,6 +36,12 @@ func TestSlotFilterFollows(t *testing.T) {
 		t.Fatal("slots are known before they are set")
 	}
 	some := func(slots ...int) shard.Set { return fourSlots.Set(slots...) }
+	starts := fourSlots.Starts()
+	starts[1]--
+	moved, err := fourSlots.WithStarts(1, starts)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		reason  string
 		set     []shard.Set
@@ -49,7 +55,16 @@ func TestSlotFilterFollows(t *testing.T) {
 		{"that slot is lost before it is listed", []shard.Set{some(0, 1)}, true, []shard.Set{some(0, 1)}, some(), false},
 		{"lost and back", []shard.Set{some(0), some(0, 1)}, true, []shard.Set{some(0), some(0, 1)}, some(1), false},
 		{"all lost and back", []shard.Set{some(), some(0)}, true, []shard.Set{some(), some(0)}, some(0), true},
-		{"none", []shard.Set{some()}, false, []shard.Set{some()}, some(), true},
+		{
+			"lost, and a boundary moves", []shard.Set{some(), moved.Set(1)}, true, []shard.Set{some(), moved.Set(1)},
+			moved.Set(1), true,
+		},
+		{
+			"others come by newer boundaries", []shard.Set{moved.Set(1, 3)}, true, []shard.Set{moved.Set(1, 3)}, moved.Set(3),
+			false,
+		},
+		{"one stays", []shard.Set{moved.Set(3), moved.Set(0, 3)}, true, []shard.Set{moved.Set(0, 3)}, moved.Set(0), false},
+		{"none", []shard.Set{moved.Set()}, false, []shard.Set{moved.Set()}, moved.Set(), true},
 	} {
 		sink.calls = nil
 		for _, set := range c.set {
@@ -58,7 +73,7 @@ func TestSlotFilterFollows(t *testing.T) {
 			}
 		}
 		change, changed := f.adopt(sink)
-		if !changed || change.empties != c.empties || f.toList().String() != c.toList.String() {
+		if !changed || change.empties != c.empties || f.toList() != c.toList {
 			t.Errorf("%s: changed %v, empties %v, to list %s", c.reason, changed, change.empties, f.toList())
 		}
 		var want []string

@@ -10,7 +10,7 @@ import (
 // A change of the slots ends the watch of a scope. The scope then does the following:
 //
 //   - The sink first drops the lost slots. It also drops slots that were lost and have returned, because another holder
-//     may have written in between.
+//     may have written in between. The boundaries of lost slots may have changed, so that their objects are in others.
 //   - The scope lists the gained slots alone and adds them atomically. It uses a consistent list, or the initial events
 //     of a watch if the server selects those by slot. The result includes the writes of the former holder.
 //   - One watch of all held slots continues from its previous version. Changes of the new slots up to the version of
@@ -73,14 +73,16 @@ func (f *slotFilter) adopt(sink Sink) (c slotChange, changed bool) {
 	f.held, f.pending = &set, f.unlisted
 	f.mu.Unlock()
 	sharded := sink.(Sharded)
-	back := had.Both(set).Both(lost)
-	if !back.IsEmpty() { // new slots may have the hashes of back, since its boundaries may have changed
+	// A slot that has returned may have had another holder. So may the objects of a lost slot, if they are in a gained one
+	// by newer boundaries.
+	drops := !had.Both(set).Both(lost).IsEmpty() || had.Layout() != set.Layout() && !had.Minus(stay).IsEmpty()
+	if drops {
 		sharded.Hold(set.Both(stay))
 	}
 	sharded.Hold(set)
 	return slotChange{
 		held: set, came: set.Minus(stay), left: had.Minus(stay), stay: stay,
-		empties: set.IsEmpty() || stay.IsEmpty() && !back.IsEmpty(),
+		empties: set.IsEmpty() || stay.IsEmpty() && drops,
 	}, true
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,6 +54,7 @@ type disturbedSlots struct {
 	ordered  bool // versions have an order
 	answers  []answer
 	log      []string
+	layout   shard.Layout
 }
 
 // answer is an answer to an own write that has not arrived yet.
@@ -82,7 +85,7 @@ func (p *disturbedSlots) play() {
 	}
 	p.ordered = !opt.OpaqueVersions
 	p.epochs = p.ordered && p.rnd.IntN(4) == 0
-	p.sharding = source.NewSharding(layout)
+	p.sharding, p.layout = source.NewSharding(layout), layout
 	p.note("%+v %+v", layout, opt)
 	cfg := source.Config{
 		Resource: savedMaps, Sharding: p.sharding, PageSize: 1 + p.rnd.IntN(6),
@@ -164,7 +167,10 @@ func (p *disturbedSlots) record(from store.From) {
 }
 
 func (p *disturbedSlots) hold() {
-	layout := p.sharding.Layout()
+	if p.rnd.IntN(3) == 0 {
+		p.moveBoundaries()
+	}
+	layout := p.layout
 	set := layout.Set()
 	switch p.rnd.IntN(6) {
 	case 0:
@@ -180,6 +186,44 @@ func (p *disturbedSlots) hold() {
 	p.note("hold %s", set)
 	if err := p.sharding.Set(set); err != nil {
 		p.t.Error(err)
+	}
+}
+
+// moveBoundaries loses some slots, and moves the boundaries between slots that are not held.
+func (p *disturbedSlots) moveBoundaries() {
+	keep := p.layout.Set()
+	for slot := range p.sharding.Held().Slots() {
+		if p.rnd.IntN(2) == 0 {
+			keep = keep.Union(p.layout.Set(slot))
+		}
+	}
+	if err := p.sharding.Set(keep); err != nil {
+		p.t.Error(err)
+	}
+	starts := p.layout.Starts()
+	for first := 1; first < len(starts); first++ {
+		end := first // the boundaries from first to before end may move
+		for end < len(starts) && !keep.Holds(end-1) && !keep.Holds(end) {
+			end++
+		}
+		var low, high uint64 = starts[first-1], math.MaxUint64
+		if end < len(starts) {
+			high = starts[end]
+		}
+		for i := first; i < end; i++ {
+			h := shard.Hash(string('a'+rune(p.rnd.IntN(6)))) + uint64(p.rnd.IntN(2))
+			starts[i] = min(max(h, low), high)
+		}
+		slices.Sort(starts[first:end])
+		first = end
+	}
+	var err error
+	if p.layout, err = p.layout.WithStarts(p.layout.Version()+1, starts); err != nil {
+		p.t.Fatal(err)
+	}
+	p.note("held are %s, boundaries are %x", keep, starts)
+	if keep.In(p.layout).Len() != keep.Len() {
+		p.t.Errorf("the boundaries of held slots have moved: %s", keep)
 	}
 }
 

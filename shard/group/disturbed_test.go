@@ -162,10 +162,15 @@ func (c *schedule) disturb() {
 		c.join()
 		return
 	}
-	switch c.rnd.IntN(21) {
+	switch c.rnd.IntN(24) {
 	case 0:
 		p.stop()
 		c.remove(p)
+	case 21, 22, 23:
+		if c.options.balance > 0 { // and a member does not see how the boundaries change
+			c.churn()
+			p.set(func() { p.faults.blind = c.rnd.IntN(2) == 0 })
+		}
 	case 1:
 		c.kill(p)
 	case 2, 3:
