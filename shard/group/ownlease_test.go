@@ -23,6 +23,7 @@ func TestLateRenewal(t *testing.T) {
 		l := &ownLease{
 			opt: opt, clock: realClock, log: discardLog, view: newView(time.Now), client: c,
 			name: leaseName(opt.Name, "x"), renewed: make(chan struct{}), holdings: func() *holdings { return nil },
+			ready:   func() string { return "{}" },
 			renewal: leasing.Renewal{Clock: realClock, Bound: opt.Renew},
 			setError: func(_ string, err error) {
 				mu.Lock()

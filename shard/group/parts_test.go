@@ -183,6 +183,7 @@ func TestOwnLeasePart(t *testing.T) {
 					t.Error(err)
 				}
 			},
+			ready:    func() string { return "{}" },
 			holdings: func() *holdings { return &holdings{Of: 4, By: "uid", Slots: "1-2", Weight: 1} },
 			client:   c, name: leaseName(opt.Name, "x"), renewed: make(chan struct{}),
 			renewal: leasing.Renewal{Clock: realClock, Bound: opt.Renew},

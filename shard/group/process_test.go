@@ -27,13 +27,14 @@ import (
 
 // world is a server and the processes that use it, on a fake clock.
 type world struct {
-	t      *testing.T
-	server *apiserver.Server
-	reason string                             // of what is played, for messages
-	cover  coverage                           // of the processes that start
-	load   func() (map[string]int, shard.Set) // of the processes that start; nil: those in objects
-	logs   bytes.Buffer
-	logMu  sync.Mutex
+	t       *testing.T
+	server  *apiserver.Server
+	reason  string                             // of what is played, for messages
+	cover   coverage                           // of the processes that start
+	load    func() (map[string]int, shard.Set) // of the processes that start; nil: those in objects
+	unready func() (shard.Set, string)         // of the processes that start: see Group.Ready
+	logs    bytes.Buffer
+	logMu   sync.Mutex
 
 	mu      sync.Mutex
 	objects map[string]int // by namespace; nil: their number is not known
@@ -143,6 +144,7 @@ func (p *process) startWith(cfg *rest.Config, o Options, more ...Participant) {
 		objects = p.count
 	}
 	g.Cover(w.cover.Namespaces, w.cover.Kinds, objects)
+	g.Ready(w.unready)
 	for _, participant := range append([]Participant{p}, more...) {
 		g.Add(participant)
 	}

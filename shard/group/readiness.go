@@ -68,7 +68,7 @@ func (d *readiness) plan(r *record, id string, held shard.Set) (give *gift, try,
 	case d.gave.AtLeast(now.Time) < retryInterval:
 		return nil, false, false
 	}
-	return nil, held.IsEmpty(), !held.IsEmpty()
+	return nil, r.heldBy(id).IsEmpty(), !held.IsEmpty()
 }
 
 // late returns the held slots for which this member has not been ready for readyTimeout, the first one first. some
