@@ -112,6 +112,7 @@ type process struct {
 	active map[int]bool  // slots that its participant works on
 	held   shard.Set     // the same, with their boundaries
 	gained int
+	lacks  bool // it is not ready for any slot
 }
 
 // start begins a process.
@@ -144,7 +145,9 @@ func (p *process) startWith(cfg *rest.Config, o Options, more ...Participant) {
 		objects = p.count
 	}
 	g.Cover(w.cover.Namespaces, w.cover.Kinds, objects)
-	g.Ready(w.unready)
+	if g.Ready(w.unready); w.unready == nil {
+		g.Ready(p.unready)
+	}
 	for _, participant := range append([]Participant{p}, more...) {
 		g.Add(participant)
 	}
@@ -157,6 +160,16 @@ func (p *process) startWith(cfg *rest.Config, o Options, more ...Participant) {
 		defer close(p.ended)
 		p.err = g.Run(ctx)
 	}()
+}
+
+// unready is the function of Group.Ready.
+func (p *process) unready() (slots shard.Set, reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.lacks {
+		return slots, ""
+	}
+	return p.held, "nothing can be listed"
 }
 
 func (p *process) set(fn func()) {
