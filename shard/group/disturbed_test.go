@@ -29,7 +29,7 @@ type schedule struct {
 	options Options
 	n       int // processes begun
 	live    []*process
-	peace   bool // see atPeace
+	peace   bool     // see atPeace
 	old     []string // records as they once were
 }
 
