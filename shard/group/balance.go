@@ -111,6 +111,26 @@ func (b *balance) points(r *record) (all []point, ok bool) {
 	return all, true
 }
 
+// dominant returns the namespace with at least half of all objects, or nil if there is none, or if the members do not
+// state what they hold.
+func (r *record) dominant(leaseOf func(id string) *lease) *NamespaceReport {
+	var largest NamespaceReport
+	all := 0
+	for _, m := range r.members {
+		h, points, ok := histogramOf(leaseOf(m.ID))
+		if !ok {
+			return nil
+		}
+		if all += total(points); h.Objects > largest.Objects {
+			largest.Namespace, largest.Objects = h.Largest, h.Objects
+		}
+	}
+	if largest.Of = all; all < len(r.slots) || 2*largest.Objects < all {
+		return nil
+	}
+	return &largest
+}
+
 // knowsBounds reports whether the member with a Lease reads records with boundaries.
 func knowsBounds(l *lease) bool {
 	if l == nil {

@@ -265,11 +265,39 @@ func TestBalance(t *testing.T) {
 		if n := strings.Count(w.logs.String(), "boundaries of slots change,"); n != 1 {
 			t.Errorf("the boundaries changed %d times", n)
 		}
+		report, err := Read(t.Context(), w.server.Config(), "a", "gateways")
+		if err != nil || len(report.Boundaries) != 64 || report.Changing || report.Dominant != nil {
+			t.Errorf("the report is %+v, %v", report, err)
+		}
 		w.play(10 * time.Minute)
 		if got := four[0].g.Layout().Version(); got != version {
 			t.Errorf("the boundaries have version %d, and had %d", got, version)
 		}
 		w.within(0, 64, "a while")
+	})
+}
+
+// TestDominant: the report names a namespace with half of all objects.
+func TestDominant(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.objects = numbered("team-%d", 30)
+		w.objects["big"] = 40
+		w.three(Options{Layout: shard.Layout{Slots: 64}})
+		w.play(30 * time.Second)
+		report, err := Read(t.Context(), w.server.Config(), "a", "gateways")
+		if want := (NamespaceReport{"big", 40, 70}); err != nil || report.Dominant == nil || *report.Dominant != want {
+			t.Errorf("got %+v, %v", report.Dominant, err)
+		}
+		if largest, _ := w.shareOf(); largest > 0.7 {
+			t.Errorf("the member with that namespace has %v of the objects", largest)
+		}
+		w.mu.Lock()
+		w.objects = numbered("team-%d", 100)
+		w.mu.Unlock()
+		w.play(15 * time.Second)
+		if report, err = Read(t.Context(), w.server.Config(), "a", "gateways"); err != nil || report.Dominant != nil {
+			t.Errorf("without it: %+v, %v", report.Dominant, err)
+		}
 	})
 }
 

@@ -113,6 +113,9 @@ func (r *record) moveBoundaries() (between shard.Set) {
 	return r.layout.Set()
 }
 
+// between returns the slots of the next step of the boundaries.
+func (r *record) between() shard.Set { return r.clone().moveBoundaries() }
+
 // stepShare is the part of the slots that a step may affect: one of so many.
 const stepShare = 8
 

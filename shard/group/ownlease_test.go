@@ -21,7 +21,7 @@ func TestLateRenewal(t *testing.T) {
 		var states []string // of the member
 		opt := options(t)
 		l := &ownLease{
-			opt: opt, clock: realClock, log: discardLog, view: newView(time.Now), client: c,
+			opt: opt, clock: realClock, log: discardLog, view: newView(time.Now), census: &census{}, client: c,
 			name: leaseName(opt.Name, "x"), renewed: make(chan struct{}), holdings: func() *holdings { return nil },
 			ready:   func() string { return "{}" },
 			renewal: leasing.Renewal{Clock: realClock, Bound: opt.Renew},

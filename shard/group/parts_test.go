@@ -178,7 +178,7 @@ func TestOwnLeasePart(t *testing.T) {
 	withServer(t, func(t *testing.T, s *apiserver.Server, c *leasing.Client) {
 		opt, v := options(t), newView(time.Now)
 		l := &ownLease{
-			opt: opt, clock: realClock, log: discardLog, view: v, setError: func(_ string, err error) {
+			opt: opt, clock: realClock, log: discardLog, view: v, census: &census{}, setError: func(_ string, err error) {
 				if err != nil {
 					t.Error(err)
 				}

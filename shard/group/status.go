@@ -22,6 +22,19 @@ type Report struct {
 	Of      int            `json:"of"`    // slots
 	Members []MemberReport `json:"members"`
 	Moving  []Move         `json:"moving"`
+	// Boundaries are the hashes at which the slots begin, such as "0x8000000000000000". They are empty for equal ranges.
+	// Changing reports that they change: some slots have no member for a moment.
+	Boundaries []string `json:"boundaries,omitempty"`
+	Changing   bool     `json:"changing,omitempty"`
+	// Dominant is a namespace with at least half of all objects, if there is one. It stays in one slot.
+	Dominant *NamespaceReport `json:"dominant,omitempty"`
+}
+
+// NamespaceReport is the part of all objects that a namespace has.
+type NamespaceReport struct {
+	Namespace string `json:"namespace"`
+	Objects   int    `json:"objects"`
+	Of        int    `json:"of"`
 }
 
 // MemberReport describes a member of a group. Times are from the clock of that member.
@@ -106,6 +119,13 @@ func (p *Report) fill(r *record, leaseOf func(id string) *lease) {
 		one.Uncovered = r.uncovered(m.ID, func(id string) coverage { return coverageOf(leaseOf(id)) })
 		p.Members = append(p.Members, one)
 	}
+	p.Changing = r.goal != (shard.Layout{})
+	if p.Boundaries = nil; r.layout.Version() > 0 {
+		for _, start := range r.layout.Starts() {
+			p.Boundaries = append(p.Boundaries, fmt.Sprintf("0x%016x", start))
+		}
+	}
+	p.Dominant = r.dominant(leaseOf)
 	for i, s := range r.slots {
 		if s.holder != s.next {
 			p.Moving = append(p.Moving, Move{i, names[s.holder], names[s.next]})

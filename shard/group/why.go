@@ -31,6 +31,11 @@ func explain(s snapshot, slot int) []why.Cause {
 		explainHolder(s, &c, slot, at)
 	case at.holder != nil:
 		c.Message = fmt.Sprintf("this replica holds slot %d of the object but cannot work on it: %v", slot, fenced)
+	case s.known.record != nil && s.known.record.between().Holds(slot):
+		c.Message = fmt.Sprintf("slot %d of the object has no holder while its boundaries change", slot)
+		c.Advice = "It continues automatically when the work of the slots beside it has ended, or after " +
+			stepTimeout.String() + "."
+		c.Progress = true
 	case at.next != nil:
 		c.Message = fmt.Sprintf("slot %d of the object has no holder and goes to %s next", slot, at.next.Name)
 		c.Evidence["next"] = at.next.Name

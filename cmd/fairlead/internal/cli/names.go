@@ -35,3 +35,6 @@ func OperationResource(args []string) (operations.Resource, error) {
 	}
 	return r, nil
 }
+
+// ControllerProgram is the program of a group of operations controllers (group.Options.Program).
+const ControllerProgram = "fairlead controller"

@@ -100,7 +100,7 @@ func newSharing(config *rest.Config, flags sharingOptions, o group.Options) (*sh
 		host = "unknown"
 	}
 	o.Name, o.Role, o.Layout, o.Events = name, groupRole, layout, true
-	o.Member, o.Program = fmt.Sprintf("%s-%d", host, os.Getpid()), "fairlead controller"
+	o.Member, o.Program = fmt.Sprintf("%s-%d", host, os.Getpid()), cli.ControllerProgram
 	g, err := group.New(config, o)
 	if err != nil {
 		return nil, err

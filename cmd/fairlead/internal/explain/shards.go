@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -29,10 +30,12 @@ func NewShardsCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shards NAMESPACE/NAME",
 		Short: "Show which replica of a group holds which slots",
-		Long: `Shards shows the members of a group, the slots of each, when it joined and when it last
-renewed its Lease, and the slots that are moving. It does not join the group. During a roll-out of
+		Long: `Shards shows the members of a group, the slots of each, the number of objects in them, when it joined
+and when it last renewed its Lease, and the slots that are moving. It tells whether the slots have boundaries by the
+number of objects, and names a namespace that has half of all objects. It does not join the group. During a roll-out of
 a release with more kinds, it names the kinds that older members leave out in their slots. With -o json, each member
-has the program, namespaces and kinds that it states, and the number of objects that it holds, as load.
+has the program, namespaces and kinds that it states, and the number of objects that it holds, as load. If the slots
+have no equal ranges of the hash, boundaries has the hash at which each of them begins.
 
 The group is the Lease NAMESPACE/NAME; those of its members carry the label ` + group.Label + `.`,
 		Example: `  fairlead shards operators/gateways
@@ -83,15 +86,18 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 	}
 	layout := shard.Layout{Slots: report.Of}
 	held := 0
-	_, _ = fmt.Fprintln(tw, "MEMBER\tHOLDS\tSLOTS\tJOINED\tRENEWED") // Flush returns the error
+	_, _ = fmt.Fprintln(tw, "MEMBER\tHOLDS\tSLOTS\tOBJECTS\tJOINED\tRENEWED") // Flush returns the error
 	for _, m := range report.Members {
 		held += len(m.Slots)
-		slots := "-"
+		slots, objects := "-", "-"
+		if m.Load != nil {
+			objects = strconv.Itoa(*m.Load)
+		}
 		if layout.Check() == nil && len(m.Slots) > 0 {
 			slots = layout.Set(m.Slots...).String()
 		}
 		_, _ = fmt.Fprintln(tw, strings.Join([]string{
-			m.Name, strconv.Itoa(len(m.Slots)) + " of " + strconv.Itoa(report.Of), slots, ago(m.Since), ago(m.Renewed),
+			m.Name, strconv.Itoa(len(m.Slots)) + " of " + strconv.Itoa(report.Of), slots, objects, ago(m.Since), ago(m.Renewed),
 		}, "\t"))
 	}
 	if free := report.Of - held; free > 0 {
@@ -109,7 +115,13 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 			return err
 		}
 	}
+	if err := printBoundaries(w, report); err != nil {
+		return err
+	}
 	for _, move := range report.Moving {
+		if report.Changing && move.To == "" {
+			continue // it waits for its boundaries
+		}
 		from, to := move.From, move.To
 		if from == "" {
 			from = "no holder"
@@ -118,6 +130,30 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 			to = "no holder"
 		}
 		if _, err := fmt.Fprintf(w, "slot %d moves from %s to %s\n", move.Slot, from, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printBoundaries prints how objects are divided into slots, unless the slots have equal ranges.
+func printBoundaries(w io.Writer, report *group.Report) error {
+	var lines []string
+	switch {
+	case report.Changing:
+		lines = append(lines, "the boundaries of the slots are changing")
+	case len(report.Boundaries) > 0:
+		lines = append(lines, "the slots have similar numbers of objects")
+	}
+	if d := report.Dominant; d != nil {
+		line := fmt.Sprintf("namespace %s has %d of %d objects, and is in one slot", d.Namespace, d.Objects, d.Of)
+		if !slices.ContainsFunc(report.Members, func(m group.MemberReport) bool { return m.Program == cli.ControllerProgram }) {
+			line += ": to divide its objects, share by uid (watch --shard-by uid, or fairlead.ShardBy(shard.UID))"
+		}
+		lines = append(lines, line)
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
 		}
 	}
