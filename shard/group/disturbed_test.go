@@ -30,6 +30,7 @@ type schedule struct {
 	n       int // processes begun
 	live    []*process
 	peace   bool     // see atPeace
+	lacked  bool     // a member was not ready
 	old     []string // records as they once were
 }
 

@@ -118,6 +118,14 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 	if err := printBoundaries(w, report); err != nil {
 		return err
 	}
+	for _, m := range report.Members {
+		if len(m.Unready) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s is not ready for its slots %s: %s\n", m.Name, layout.Set(m.Unready...), m.Reason); err != nil {
+			return err
+		}
+	}
 	for _, move := range report.Moving {
 		if report.Changing && move.To == "" {
 			continue // it waits for its boundaries
