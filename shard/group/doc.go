@@ -38,6 +38,14 @@
 // share. The record contains the generations only while members differ. It then has format 2, which members of the
 // former release do not read: they wait. A member never joins with a generation while a member states nothing.
 //
+// # Readiness
+//
+// A member may state in its Lease for which of its slots it is not ready, and why ([Group.Ready]). Other slots count as
+// ready. A member that has not been ready for a slot for a minute reports it as NotReady. If another member of the same
+// coverage is ready for other slots, it gives that slot to it, one slot after another. It then counts as one of an older
+// coverage: it gains no slots, and keeps at most its share. Five minutes after the last slot that it gave away, it takes
+// one slot, if it has none. When it is ready for all slots that it holds, it counts like the others again.
+//
 // # Death
 //
 // If a member sees no renewal of another member's Lease for its whole duration (15 s), it marks that Lease as dead. The
@@ -107,12 +115,13 @@
 //   - liveness (liveness.go): the members that have certainly stopped. It marks and deletes their Leases.
 //   - leaderLease (leader.go): the Lease Options.Leader.
 //   - holdings (adopt.go): what a member states about its slots, and how a record adopts it.
+//   - readiness (readiness.go): the slots that this member gives away because it is not ready for them.
 //   - admission (coverage.go): whether the other members accept this one, and its generation.
 //   - memberLoop (loop.go): the next step of the member. It asks the other parts.
 //   - state, announcer and eventWriter (state.go, changes.go, events.go): the facts for inspection, the log and the
 //     Events. The lock is state.mu.
 //
-// groupLease, liveness, leaderLease, admission and memberLoop belong to the goroutine of Run and need no lock. No lock
+// groupLease, liveness, leaderLease, admission, readiness and memberLoop belong to the goroutine of Run and need no lock. No lock
 // is acquired while another one is held. Status, Why and the metrics (status.go, why.go, metrics.go) describe a
 // snapshot of the parts (inspect.go).
 package group
