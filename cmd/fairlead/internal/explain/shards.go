@@ -29,10 +29,11 @@ func NewShardsCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shards NAMESPACE/NAME",
 		Short: "Show which replica of a group holds which slots",
-		Long: `Shards shows the members of a group, the slots of each, when it joined and when it last
-renewed its Lease, and the slots that are moving. It does not join the group. During a roll-out of
-a release with more kinds, it names the kinds that older members leave out in their slots. With -o json, each member
-has the program, namespaces and kinds that it states, and the number of objects that it holds, as load.
+		Long: `Shards shows the members of a group, the slots of each and the number of objects in them, when it
+joined and when it last renewed its Lease, and the slots that are moving. It does not join the group.
+During a roll-out of a release with more kinds, it names the kinds that older members leave out in their
+slots. With -o json, each member has the program, namespaces and kinds that it states, and the number of
+its objects as load.
 
 The group is the Lease NAMESPACE/NAME; those of its members carry the label ` + group.Label + `.`,
 		Example: `  fairlead shards operators/gateways
@@ -83,15 +84,19 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 	}
 	layout := shard.Layout{Slots: report.Of}
 	held := 0
-	_, _ = fmt.Fprintln(tw, "MEMBER\tHOLDS\tSLOTS\tJOINED\tRENEWED") // Flush returns the error
+	_, _ = fmt.Fprintln(tw, "MEMBER\tHOLDS\tSLOTS\tOBJECTS\tJOINED\tRENEWED") // Flush returns the error
 	for _, m := range report.Members {
 		held += len(m.Slots)
-		slots := "-"
+		slots, load := "-", "-"
 		if layout.Check() == nil && len(m.Slots) > 0 {
 			slots = layout.Set(m.Slots...).String()
 		}
+		if m.Load != nil {
+			load = strconv.Itoa(*m.Load)
+		}
 		_, _ = fmt.Fprintln(tw, strings.Join([]string{
-			m.Name, strconv.Itoa(len(m.Slots)) + " of " + strconv.Itoa(report.Of), slots, ago(m.Since), ago(m.Renewed),
+			m.Name, strconv.Itoa(len(m.Slots)) + " of " + strconv.Itoa(report.Of), slots, load, ago(m.Since),
+			ago(m.Renewed),
 		}, "\t"))
 	}
 	if free := report.Of - held; free > 0 {
