@@ -23,8 +23,8 @@ func (o Options) Open(rt *fairlead.Runtime) (http.Handler, error) {
 	return New(o)
 }
 
-// New returns the handler of /console/ and /api/why. It adds its background work to the runtime. The handler is safe
-// for concurrent use. New fails if the options are incomplete or invalid.
+// New returns the handler of /console/ and /api/why and, in a group of replicas, of /api/shards. It adds its background
+// work to the runtime. The handler is safe for concurrent use. New fails if the options are incomplete or invalid.
 func New(o Options) (http.Handler, error) {
 	h, err := open(o)
 	if err != nil {
@@ -67,7 +67,8 @@ func open(o Options) (http.Handler, error) {
 	}
 	site := pages.NewSite(pages.SiteOptions{
 		Readers: pages.NewReaders(o.Authorizer, sessions, o.InsecureNoAuth, whole), Render: render, Live: pages.NewLive(),
-		Proxy: o.Proxy, Log: o.Logger, Health: func() *pages.Health { return healthOf(status(), sections) },
+		Replicated: o.Shards != nil, Proxy: o.Proxy, Log: o.Logger,
+		Health: func() *pages.Health { return healthOf(status(), sections) },
 	})
 	counters := newRates(func() map[string]float64 { return sampleOf(rt.Registry()) })
 	rt.AddAlways("console rates", counters.run)
@@ -102,7 +103,9 @@ func open(o Options) (http.Handler, error) {
 		site.AddPage(p)
 	}
 	if o.Shards != nil {
-		site.AddPage((&shards{report: o.Shards}).page())
+		members := &shards{report: o.Shards}
+		site.AddPage(members.page())
+		site.AddAPI("/api/shards", members.api)
 	}
 	site.AddPage(questions.page())
 	site.AddAPI("/api/why", questions.api)
@@ -115,7 +118,7 @@ func open(o Options) (http.Handler, error) {
 // openSections opens the sections and adds their templates.
 func openSections(o Options, causes *explainer, render *pages.Render) (all []*pages.Contents, err error) {
 	for _, section := range o.Sections {
-		contents, err := section.Open(pages.Host{Log: o.Logger, Explain: causes.answer})
+		contents, err := section.Open(pages.Host{Log: o.Logger, Cache: o.Runtime.Cache(), Explain: causes.answer})
 		if err != nil {
 			return nil, err
 		}

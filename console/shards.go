@@ -23,10 +23,13 @@ type memberRow struct {
 	Silent   bool
 }
 
+// Objects returns the load, which is known.
+func (r memberRow) Objects() int { return *r.Load }
+
 // silentAfter is the age of a member's Lease from which the page marks the member.
 const silentAfter = 10 * time.Second
 
-// shards is the page of the replicas that share the objects.
+// shards is the page of the replicas that share the objects, and its JSON.
 type shards struct {
 	report func(ctx context.Context) (*group.Report, error)
 	recent pages.Recent[shardsAnswer]
@@ -38,23 +41,40 @@ type shardsAnswer struct {
 }
 
 func (p *shards) page() pages.Page {
-	return pages.Page{Name: "shards", Title: "Shards", Menu: true, Data: p.data}
+	return pages.Page{Name: shardsPage, Title: "Shards", Menu: true, AllReplicas: true, Data: p.data}
 }
 
-func (p *shards) data(ctx context.Context, _ *pages.Reader, _ *http.Request) (any, error) {
+// shardsPage is the name of the page.
+const shardsPage = "shards"
+
+// api answers GET /api/shards with the report, for readers who may see the page.
+func (p *shards) api(ctx context.Context, rd *pages.Reader, _ *http.Request) (any, error) {
+	if err := rd.MayRun(ctx, shardsPage); err != nil {
+		return nil, err
+	}
+	return p.read(ctx)
+}
+
+// read returns a report that is at most a second old.
+func (p *shards) read(ctx context.Context) (*group.Report, error) {
 	got := p.recent.Get(func() shardsAnswer {
 		report, err := p.report(ctx)
 		return shardsAnswer{report, err}
 	})
-	if got.err != nil {
-		return nil, got.err
+	return got.report, got.err
+}
+
+func (p *shards) data(ctx context.Context, _ *pages.Reader, _ *http.Request) (any, error) {
+	report, err := p.read(ctx)
+	if err != nil {
+		return nil, err
 	}
-	d := shardsData{Report: got.report, Unheld: got.report.Of}
-	layout := shard.Layout{Slots: got.report.Of}
-	for _, m := range got.report.Members {
+	d := shardsData{Report: report, Unheld: report.Of}
+	layout := shard.Layout{Slots: report.Of}
+	for _, m := range report.Members {
 		row := memberRow{MemberReport: m, Range: "none", Silent: time.Since(m.Renewed) > silentAfter}
 		if layout.Check() == nil && len(m.Slots) > 0 {
-			row.Range, row.Fraction = layout.Set(m.Slots...).String(), 100*len(m.Slots)/got.report.Of
+			row.Range, row.Fraction = layout.Set(m.Slots...).String(), 100*len(m.Slots)/report.Of
 		}
 		d.Unheld -= len(m.Slots)
 		d.Members = append(d.Members, row)

@@ -19,7 +19,7 @@ var funcs = template.FuncMap{
 	"when": when, "since": since, "human": Human, "count": Count, "bytes": sizeOf,
 	"text": harmless, "short": shorten, "middle": middle, "lines": lines,
 	"static": staticURL, "path": url.PathEscape, "join": strings.Join,
-	"objectPath": WhyPath, "command": whyCommand, "elsewhere": elsewhere,
+	"objectPath": WhyPath, "command": whyCommand, "elsewhere": elsewhere, "replica": replicaURL,
 	// Copying is offered only if the shown text is the complete text.
 	"plain": func(text string) bool { return text != "" && harmless(text) == text },
 }
@@ -151,18 +151,25 @@ func elsewhere(a why.Answer) string {
 		if c.Type != why.HeldBy && c.Type != why.NotLeading || c.Depth != 0 {
 			continue
 		}
-		at := c.Evidence["address"]
-		if !strings.Contains(at, "://") {
-			at = "//" + at // with the scheme of this page
+		if at := replicaURL(c.Evidence["address"]); at != "" {
+			return at + WhyPath(why.Object{Kind: a.Kind, Namespace: a.Namespace, Name: a.Name})
 		}
-		u, err := url.Parse(at)
-		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" {
-			return ""
-		}
-		return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() +
-			WhyPath(why.Object{Kind: a.Kind, Namespace: a.Namespace, Name: a.Name})
+		return ""
 	}
 	return ""
+}
+
+// replicaURL returns the URL of the server at the address that a replica states, without a path. It returns "" for an
+// address that is not that of a web server.
+func replicaURL(address string) string {
+	if !strings.Contains(address, "://") {
+		address = "//" + address // with the scheme of this page
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https" {
+		return ""
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
 // whyCommand returns the command that asks the console at a URL the same question.

@@ -33,7 +33,7 @@ func (s *Site) links(ctx context.Context, rd *Reader, at *url.URL) (all []Link) 
 			if len(in) == 1 {
 				path += "?" + url.Values{"namespace": in}.Encode()
 			}
-		case p.Allow == nil && !Allowed(rd.mayRun(ctx, p.Name)):
+		case p.Allow == nil && !Allowed(rd.MayRun(ctx, p.Name)):
 			continue
 		}
 		all = append(all, Link{Name: p.Name, Title: p.Title, Path: path})

@@ -26,6 +26,8 @@ type Page struct {
 	Data  func(ctx context.Context, rd *Reader, r *http.Request) (any, error)
 	// State returns a number that changes with the content. Nil: the page is rendered to detect changes.
 	State func() uint64
+	// AllReplicas means that the page about the whole program shows all of its replicas.
+	AllReplicas bool
 	// Shows reports whether the page shows a kind. Nil: it shows none.
 	Shows func(kind schema.GroupKind) bool
 }
@@ -35,6 +37,11 @@ func (p *Page) path() string {
 		return "/console/" + p.Path
 	}
 	return "/console/" + p.Name
+}
+
+// ofProcess reports whether the page shows what only this process knows.
+func (p *Page) ofProcess() bool {
+	return p.Data != nil && p.Allow == nil && p.Scope == nil && !p.AllReplicas
 }
 
 // allow checks the session and the right to the page.
@@ -48,7 +55,7 @@ func (p *Page) allow(ctx context.Context, rd *Reader, r *http.Request) error {
 	case p.Scope != nil:
 		return p.Scope.allow(ctx, rd, r)
 	default:
-		return rd.mayRun(ctx, p.Name)
+		return rd.MayRun(ctx, p.Name)
 	}
 }
 

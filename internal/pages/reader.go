@@ -159,8 +159,8 @@ func (r *Reader) streamFor() time.Duration {
 	return liveFor
 }
 
-// mayRun checks the right to a page about the whole program.
-func (r *Reader) mayRun(ctx context.Context, page string) error {
+// MayRun checks the right to a page about the whole program.
+func (r *Reader) MayRun(ctx context.Context, page string) error {
 	return r.mayAt(ctx, access.Access{Verb: "get", Path: "/debug/" + page})
 }
 

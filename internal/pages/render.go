@@ -26,7 +26,9 @@ type View struct {
 	URL         string   // URL of the console as the reader reached it
 	Refused     []string // resources of this page that the API server refuses
 	Live        string   // path of the stream with updates
-	Data        any
+	// OneReplica means that the page shows this replica, and that there are others.
+	OneReplica bool
+	Data       any
 }
 
 // Link is a link to a page.

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 
+	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/access"
 	"github.com/fairlead-io/fairlead/why"
@@ -20,7 +21,8 @@ type Section interface {
 
 // Host is the console of a section.
 type Host struct {
-	Log *slog.Logger
+	Log   *slog.Logger
+	Cache *cache.Cache // of the program; nil without a cluster
 	// Explain returns why an object makes no progress, as far as the reader may know. It returns ErrNothing for an
 	// object that is missing or hidden.
 	Explain func(ctx context.Context, rd *Reader, of why.Object) (why.Answer, error)

@@ -21,6 +21,8 @@ type SiteOptions struct {
 	Render  *Render
 	Live    *Live
 	Proxy   *access.Proxy
+	// Replicated means that other replicas have consoles of their own, to which a page of all replicas links.
+	Replicated bool
 	// Health returns the state of the program.
 	Health func() *Health
 	Log    *slog.Logger
@@ -107,7 +109,7 @@ func (s *Site) AddAPI(path string, get func(ctx context.Context, rd *Reader, r *
 				"the token is not valid in this cluster, or not meant for this program")
 		case errors.Is(err, ErrNothing):
 			access.WriteProblem(w, http.StatusNotFound, "the object does not exist, or you may not get it")
-		case access.StatusOf(err) == http.StatusBadRequest:
+		case access.StatusOf(err) == http.StatusBadRequest, Refused(err):
 			refuse(w, err)
 		default:
 			access.WriteProblem(w, http.StatusServiceUnavailable, err.Error())
@@ -220,6 +222,7 @@ func (s *Site) main(r *http.Request, rd *Reader, p *Page, data any) *View {
 			namespace = r.URL.Query().Get("namespace")
 		}
 		v.Refused = v.Health.Refused(p, namespace)
+		v.OneReplica = s.Replicated && p.ofProcess()
 	}
 	return v
 }

@@ -20,7 +20,8 @@ import (
 // BenchmarkOperations100k serves the list of 100,000 operations.
 func BenchmarkOperations100k(b *testing.B) {
 	const n = 100_000
-	x := newIndex(store.New(store.Options{}), noneStuck)
+	none := store.New(store.Options{})
+	x := indexOf(none)
 	begun := time.Now()
 	for i := range n {
 		r := &row{
@@ -40,7 +41,7 @@ func BenchmarkOperations100k(b *testing.B) {
 		}
 		x.put(r)
 	}
-	x.apply([]store.Event{{Type: store.Synced}})
+	x.apply(none, []store.Event{{Type: store.Synced}})
 	sessions, err := pages.NewSessions(pages.SessionOptions{})
 	if err != nil {
 		b.Fatal(err)
@@ -51,7 +52,7 @@ func BenchmarkOperations100k(b *testing.B) {
 	})
 	served := &pages.Namespaces{}
 	list := &operationsPage{
-		index: x, store: x.store, lists: &pages.Scope{Namespaces: served, Access: listOperations},
+		index: x, lists: &pages.Scope{Namespaces: served, Access: listOperations},
 		updates: &pages.Scope{Namespaces: served, Access: updateOperations},
 	}
 	site.AddPage(list.page())

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/pages"
 )
 
@@ -67,7 +66,6 @@ type bulkData struct {
 	Confirmed int // the number that was confirmed, if it has grown since; 0: none
 	Filter    url.Values
 	List      string // the path of the list
-	Partly    string
 	// Begun means that the change is in progress. Gap is a placeholder for the progress and the result.
 	Begun bool
 	Gap   template.HTML
@@ -76,7 +74,6 @@ type bulkData struct {
 // bulkPage is the confirmation of a bulk change, and its progress.
 type bulkPage struct {
 	index   *index
-	store   *cache.Store
 	lists   *pages.Scope
 	changes *changer
 	pace    pace
@@ -109,8 +106,7 @@ func (p *bulkPage) selected(ctx context.Context, r *http.Request) (d bulkData, r
 	}
 	rows = p.index.all(f, verb)
 	d = bulkData{
-		bulkLink: bulkLink{verb, len(rows), bulkPath(verb, q)}, Filter: q, Partly: partly(p.store),
-		List: "/console/operations",
+		bulkLink: bulkLink{verb, len(rows), bulkPath(verb, q)}, Filter: q, List: "/console/operations",
 	}
 	if len(q) > 0 {
 		d.List += "?" + q.Encode()

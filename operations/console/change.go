@@ -25,7 +25,7 @@ const (
 // changer finds, cancels and retries operations.
 type changer struct {
 	served    *pages.Namespaces
-	store     *cache.Store
+	index     *index
 	scheduler *operations.Scheduler
 	log       *slog.Logger
 }
@@ -48,9 +48,9 @@ func (c *changer) mayChange(ctx context.Context, rd *pages.Reader, k cache.Key) 
 	return c.may(ctx, rd, k, "update")
 }
 
-// find returns an operation from the store, or else from the API server.
+// find returns an operation from the index, or else from the API server.
 func (c *changer) find(ctx context.Context, k cache.Key) (*v1alpha1.Operation, error) {
-	if op, err := cache.Of[v1alpha1.Operation](c.store).Get(k); err == nil {
+	if op, ok := c.index.find(k); ok {
 		return op, nil
 	}
 	op, err := c.scheduler.In(k.Namespace).Named(ctx, k.Name)

@@ -6,7 +6,8 @@
 // Webhook. Operations require list on operations.fairlead.io in the namespace, and changes require update. The right to
 // list all served operations also permits reading of the pages about the whole program.
 //
-// The lists use an index that follows the store while lists are open. It is dropped ten minutes after the last use.
+// The lists use an index that follows all operations, also those of other replicas, while lists are open. It is dropped
+// ten minutes after the last use.
 //
 // To understand the code, read section.go and index.go. Each page has its own file.
 package console

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -53,17 +54,19 @@ func (r *row) stuckBy(live map[cache.Key]why.Type, now time.Time) why.Type {
 	return ""
 }
 
-// index follows the operations in a store while readers use lists of them.
+// index follows all operations while readers use lists of them.
 type index struct {
-	store  *cache.Store
+	open   opener
 	live   func() map[cache.Key]why.Type // stuck operations of the executor
-	wanted chan struct{}                 // capacity 1: a reader needs the index
+	log    *slog.Logger
+	wanted chan struct{} // capacity 1: a reader needs the index
 	state  atomic.Uint64
 
 	mu     sync.RWMutex
 	last   time.Time // last use
 	ready  chan struct{}
 	synced bool
+	store  *cache.Store // that is followed; nil: none
 	rows   map[cache.Key]*row
 	sorted []*row // oldest first
 }
@@ -71,17 +74,16 @@ type index struct {
 // idle is the time after the last use until the index is dropped.
 const idle = 10 * time.Minute
 
-func newIndex(st *cache.Store, live func() map[cache.Key]why.Type) *index {
-	return &index{store: st, live: live, wanted: make(chan struct{}, 1), ready: make(chan struct{})}
+// opener returns a store of all operations. The caller calls release when it is no longer needed.
+type opener func(ctx context.Context) (all *cache.Store, release func(), err error)
+
+func newIndex(open opener, live func() map[cache.Key]why.Type, log *slog.Logger) *index {
+	return &index{open: open, live: live, log: log, wanted: make(chan struct{}, 1), ready: make(chan struct{})}
 }
 
-// changes returns a number that changes with the content. It counts as a use of the index. With sharding the store
-// lacks events of other slots, so the number differs on each call.
+// changes returns a number that changes with the content. It counts as a use of the index.
 func (x *index) changes() uint64 {
 	x.touch()
-	if _, sharded := x.store.Held(); sharded {
-		return uint64(time.Now().UnixNano())
-	}
 	return x.state.Load()
 }
 
@@ -93,19 +95,30 @@ func (x *index) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		x.follow(ctx)
+		all, release, err := x.open(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				x.log.ErrorContext(ctx, "cannot watch the operations of all replicas for the console", "error", err)
+			}
+			continue // the next reader tries again
+		}
+		x.follow(ctx, all)
 		x.drop()
+		release()
 	}
 }
 
 // follow maintains the index until it is idle.
-func (x *index) follow(ctx context.Context) {
+func (x *index) follow(ctx context.Context, all *cache.Store) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := x.store.Drain(store.DrainOptions{
+	x.mu.Lock()
+	x.store = all
+	x.mu.Unlock()
+	d := all.Drain(store.DrainOptions{
 		SubscribeOptions: store.SubscribeOptions{Name: "console"},
 		Consume: func(events []store.Event) bool {
-			x.apply(events)
+			x.apply(all, events)
 			return true
 		},
 		Batch: 256,
@@ -132,15 +145,15 @@ func (x *index) drop() {
 	x.state.Add(1) // open pages are rendered again
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.rows, x.sorted = nil, nil
+	x.store, x.rows, x.sorted = nil, nil, nil
 	if x.synced {
 		x.synced, x.ready = false, make(chan struct{})
 	}
 }
 
-// apply applies events.
-func (x *index) apply(events []store.Event) {
-	view := cache.Of[v1alpha1.Operation](x.store)
+// apply applies events of a store.
+func (x *index) apply(from *cache.Store, events []store.Event) {
+	view := cache.Of[v1alpha1.Operation](from)
 	made := make([]*row, len(events))
 	for i, e := range events {
 		if e.Type == store.Added || e.Type == store.Modified || e.Type == store.Sync {
@@ -271,6 +284,29 @@ func (x *index) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// find returns an operation, or false if it is not known. After a change of the index it is at least that new.
+func (x *index) find(k cache.Key) (*v1alpha1.Operation, bool) {
+	x.mu.RLock()
+	all := x.store
+	x.mu.RUnlock()
+	if all == nil {
+		return nil, false
+	}
+	op, err := cache.Of[v1alpha1.Operation](all).Get(k)
+	return op, err == nil
+}
+
+// namespaces returns the namespaces of the operations.
+func (x *index) namespaces() map[string]bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	names := map[string]bool{}
+	for k := range x.rows {
+		names[k.Namespace] = true
+	}
+	return names
 }
 
 // filter selects operations. Empty fields restrict nothing.

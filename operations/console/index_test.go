@@ -1,7 +1,9 @@
 package console
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -15,22 +17,29 @@ import (
 
 func noneStuck() map[cache.Key]why.Type { return nil }
 
+// indexOf returns an index of a store.
+func indexOf(all *cache.Store) *index {
+	open := func(context.Context) (*cache.Store, func(), error) { return all, func() {}, nil }
+	return newIndex(open, noneStuck, slog.New(slog.DiscardHandler))
+}
+
 // TestIndexModel: after any events, before and after the store is synced, the index has each row once, oldest first.
 // Its pages match a filter over all rows.
 func TestIndexModel(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		x := newIndex(store.New(store.Options{}), noneStuck)
+		none := store.New(store.Options{})
+		x := indexOf(none)
 		model := map[cache.Key]*row{}
 		began := time.Now()
 		syncedAt := rnd.IntN(60)
 		for step := range 120 {
 			if step == syncedAt {
-				x.apply([]store.Event{{Type: store.Synced}})
+				x.apply(none, []store.Event{{Type: store.Synced}})
 			}
 			k := cache.Key{Namespace: fmt.Sprint("ns-", rnd.IntN(3)), Name: fmt.Sprint("op-", rnd.IntN(12))}
 			if rnd.IntN(4) == 0 {
-				x.apply([]store.Event{{Type: store.Deleted, Key: k}})
+				x.apply(none, []store.Event{{Type: store.Deleted, Key: k}})
 				delete(model, k)
 				continue
 			}
@@ -77,8 +86,9 @@ func TestIndexModel(t *testing.T) {
 
 // TestIndexDrops: an unused index is dropped, and the next use waits for a new one.
 func TestIndexDrops(t *testing.T) {
-	x := newIndex(store.New(store.Options{}), noneStuck)
-	x.apply([]store.Event{{Type: store.Synced}})
+	none := store.New(store.Options{})
+	x := indexOf(none)
+	x.apply(none, []store.Event{{Type: store.Synced}})
 	ready, before := x.touch(), x.changes()
 	x.drop()
 	select {

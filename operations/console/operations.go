@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairlead-io/fairlead/cache"
 	"github.com/fairlead-io/fairlead/internal/access"
 	"github.com/fairlead-io/fairlead/internal/pages"
 	"github.com/fairlead-io/fairlead/operations"
@@ -36,7 +35,6 @@ type operationsData struct {
 	Newer      string
 	Tabs       []tab
 	Namespaces []string
-	Partly     string // the part that is shown, if not all
 	Ages       []choice
 	Bulks      []bulkLink
 }
@@ -117,7 +115,6 @@ func badFilter(detail string) error {
 // operationsPage is the list of operations.
 type operationsPage struct {
 	index          *index
-	store          *cache.Store
 	lists, updates *pages.Scope
 }
 
@@ -145,7 +142,7 @@ func (p *operationsPage) data(ctx context.Context, rd *pages.Reader, r *http.Req
 	}
 	d := operationsData{
 		Query: q, Rows: part.shown(), Total: part.total, All: part.all, From: min(part.total, from+1),
-		To: from + len(part.rows), Partly: partly(p.store),
+		To: from + len(part.rows),
 	}
 	mayUpdate := pages.Allowed(p.updates.May(ctx, rd, f.namespace))
 	for _, verb := range bulkVerbs {

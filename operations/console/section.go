@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -29,6 +30,9 @@ import (
 )
 
 // Section configures the pages of operations. The stores, the scheduler and the executor are required.
+//
+// If Operations holds the slots of one replica of a group, the section watches the operations of all replicas while
+// readers use its lists. The pages then show the same operations at each replica.
 type Section struct {
 	Operations, Webhooks *cache.Store
 	Scheduler            *operations.Scheduler
@@ -59,21 +63,21 @@ func (s Section) Open(host pages.Host) (*pages.Contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := newIndex(s.Operations, s.Executor.Stuck)
+	x := newIndex(s.all(host.Cache), s.Executor.Stuck, host.Log)
 	var recent pages.Recent[[]string]
 	served := &pages.Namespaces{
 		Served: s.Namespaces,
-		InUse:  func() []string { return recent.Get(func() []string { return inUse(s.Operations, s.Webhooks) }) },
+		InUse:  func() []string { return recent.Get(func() []string { return inUse(x, s.Webhooks) }) },
 	}
 	lists := &pages.Scope{Namespaces: served, Access: listOperations}
-	changes := &changer{served: served, store: s.Operations, scheduler: s.Scheduler, log: host.Log}
+	changes := &changer{served: served, index: x, scheduler: s.Scheduler, log: host.Log}
 	outcomes := &webhookOutcomes{index: x, lists: lists}
 	list := &operationsPage{
-		index: x, store: s.Operations, lists: lists, updates: &pages.Scope{Namespaces: served, Access: updateOperations},
+		index: x, lists: lists, updates: &pages.Scope{Namespaces: served, Access: updateOperations},
 	}
 	one := &operationPage{index: x, changes: changes, executor: s.Executor, explain: host.Explain, traceURL: s.TraceURL}
 	bulk := &bulkPage{
-		index: x, store: s.Operations, lists: lists, changes: changes, places: make(chan struct{}, maxBulks), log: host.Log,
+		index: x, lists: lists, changes: changes, places: make(chan struct{}, maxBulks), log: host.Log,
 	}
 	hooks := &webhooksPage{store: s.Webhooks, executor: s.Executor, served: served, outcomes: outcomes}
 	hook := &webhookPage{
@@ -113,13 +117,37 @@ const (
 // explain is pages.Host.Explain.
 type explain func(ctx context.Context, rd *pages.Reader, of why.Object) (why.Answer, error)
 
-// inUse returns the namespaces with objects.
-func inUse(stores ...*cache.Store) []string {
-	names := map[string]bool{}
-	for _, st := range stores {
-		for k := range st.Snapshot().All() {
-			names[k.Key().Namespace] = true
+// all returns an opener. Its store is Operations, or a store of from if Operations holds only the slots of a replica.
+func (s Section) all(from *cache.Cache) opener {
+	return func(ctx context.Context) (*cache.Store, func(), error) {
+		select {
+		case <-s.Operations.Synced(): // now Held knows whether replicas divide the operations
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
 		}
+		if _, divided := s.Operations.Held(); !divided || from == nil {
+			return s.Operations, func() {}, nil
+		}
+		claim, err := from.Acquire(v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation),
+			cache.Namespaces(s.Namespaces...), cache.EverySlot())
+		if err != nil {
+			return nil, nil, err
+		}
+		return claim.Store, claim.Release, nil
+	}
+}
+
+// inUseTimeout bounds how long a reader waits for the first list of all operations before the page offers namespaces.
+const inUseTimeout = 5 * time.Second
+
+// inUse returns the namespaces with objects.
+func inUse(x *index, hooks *cache.Store) []string {
+	ctx, cancel := context.WithTimeout(context.Background(), inUseTimeout)
+	defer cancel()
+	_ = x.wait(ctx) // without the index, the namespaces of the Webhooks remain
+	names := x.namespaces()
+	for k := range hooks.Snapshot().All() {
+		names[k.Key().Namespace] = true
 	}
 	return slices.Sorted(maps.Keys(names))
 }
@@ -157,16 +185,6 @@ func shows(name string) func(schema.GroupKind) bool {
 	return func(kind schema.GroupKind) bool {
 		return kind == schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: name}
 	}
-}
-
-// partly says which part of the operations this process has, or "" for all.
-func partly(st *cache.Store) string {
-	held, ok := st.Held()
-	if !ok || held.Len() == held.Layout().Len() {
-		return ""
-	}
-	return "This replica has " + strconv.Itoa(held.Len()) + " of " + strconv.Itoa(held.Layout().Len()) +
-		" slots. The other replicas show the other operations."
 }
 
 // summary is the part of the overview.

@@ -156,24 +156,25 @@ func TestWatchesShareObjects(t *testing.T) {
 	}
 }
 
-// balanced runs fairlead shards until it shows that two members hold half of the slots each. Leases are written shortly
-// before or after a slot moves.
+// balanced runs fairlead shards, for a group that exists, until it shows that two members hold half of the slots each.
+// Leases are written shortly before or after a slot moves.
 func balanced(t *testing.T, shards []string, slots int) {
 	t.Helper()
 	for late := time.Now().Add(testlimit.Wait); ; {
 		code, out, errs := fairlead(t, append(shards, "-o", "json")...)
+		if code != exitOK {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
 		var report group.Report
-		if code == exitOK {
-			if err := json.Unmarshal([]byte(out), &report); err != nil {
-				t.Fatal(err)
-			}
+		if err := json.Unmarshal([]byte(out), &report); err != nil {
+			t.Fatal(err)
 		}
 		if report.Of == slots && len(report.Members) == 2 && len(report.Members[0].Slots) == slots/2 &&
 			len(report.Members[1].Slots) == slots/2 && len(report.Moving) == 0 {
 			return
 		}
 		if time.Now().After(late) {
-			t.Fatalf("exit code %d: %s; the group is reported as %+v", code, errs, report)
+			t.Fatalf("the group is reported as %+v", report)
 		}
 	}
 }

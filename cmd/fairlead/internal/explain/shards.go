@@ -30,12 +30,13 @@ func NewShardsCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shards NAMESPACE/NAME",
 		Short: "Show which replica of a group holds which slots",
-		Long: `Shards shows the members of a group, the slots of each, the number of objects in them, when it joined
-and when it last renewed its Lease, and the slots that are moving. It tells whether the slots have boundaries by the
-number of objects, and names a namespace that has half of all objects. It does not join the group. During a roll-out of
-a release with more kinds, it names the kinds that older members leave out in their slots. With -o json, each member
-has the program, namespaces and kinds that it states, and the number of objects that it holds, as load. If the slots
-have no equal ranges of the hash, boundaries has the hash at which each of them begins.
+		Long: `Shards shows the members of a group, the slots of each and the number of objects in them, when it
+joined and when it last renewed its Lease, and the slots that are moving. It tells whether the slots have
+boundaries by the number of objects, and names a namespace that has half of all objects, and members that
+are not ready for their slots. It does not join the group. During a roll-out of a release with more kinds,
+it names the kinds that older members leave out in their slots. With -o json, each member has the program,
+namespaces and kinds that it states, and the number of its objects as load. If the slots have no equal
+ranges of the hash, boundaries has the hash at which each of them begins.
 
 The group is the Lease NAMESPACE/NAME; those of its members carry the label ` + group.Label + `.`,
 		Example: `  fairlead shards operators/gateways
@@ -89,15 +90,16 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 	_, _ = fmt.Fprintln(tw, "MEMBER\tHOLDS\tSLOTS\tOBJECTS\tJOINED\tRENEWED") // Flush returns the error
 	for _, m := range report.Members {
 		held += len(m.Slots)
-		slots, objects := "-", "-"
-		if m.Load != nil {
-			objects = strconv.Itoa(*m.Load)
-		}
+		slots, load := "-", "-"
 		if layout.Check() == nil && len(m.Slots) > 0 {
 			slots = layout.Set(m.Slots...).String()
 		}
+		if m.Load != nil {
+			load = strconv.Itoa(*m.Load)
+		}
 		_, _ = fmt.Fprintln(tw, strings.Join([]string{
-			m.Name, strconv.Itoa(len(m.Slots)) + " of " + strconv.Itoa(report.Of), slots, objects, ago(m.Since), ago(m.Renewed),
+			m.Name, strconv.Itoa(len(m.Slots)) + " of " + strconv.Itoa(report.Of), slots, load, ago(m.Since),
+			ago(m.Renewed),
 		}, "\t"))
 	}
 	if free := report.Of - held; free > 0 {
@@ -122,7 +124,8 @@ func printShards(w io.Writer, report *group.Report, now time.Time) error {
 		if len(m.Unready) == 0 {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%s is not ready for its slots %s: %s\n", m.Name, layout.Set(m.Unready...), m.Reason); err != nil {
+		if _, err := fmt.Fprintf(w, "%s is not ready for its slots %s: %s\n", m.Name, layout.Set(m.Unready...),
+			m.Reason); err != nil {
 			return err
 		}
 	}

@@ -15,13 +15,14 @@ import (
 // TestPrintShards prints members with their slots and times, the slots of no member, and the moves.
 func TestPrintShards(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(1_790_000_000, 0)
+	now, load := time.Unix(1_790_000_000, 0), 70
 	report := &group.Report{
 		Of: 4,
 		Members: []group.MemberReport{
-			{Name: "a", Slots: []int{0, 1}, Since: now.Add(-time.Hour), Renewed: now.Add(-2 * time.Second)},
+			{Name: "a", Slots: []int{0, 1}, Since: now.Add(-time.Hour), Renewed: now.Add(-2 * time.Second), Load: &load},
 			{Name: "b", Since: now.Add(-time.Minute), Uncovered: []string{"Route"}},
-			{Name: "c", Slots: []int{3}, Since: now.Add(-time.Minute), Load: new(7), Uncovered: []string{"Gateway", "Route"}},
+			{Name: "c", Slots: []int{3}, Since: now.Add(-time.Minute), Load: new(7), Uncovered: []string{"Gateway", "Route"},
+				Unready: []int{3}, Reason: "gateways (Failing: Forbidden)"},
 		},
 		Moving: []group.Move{{Slot: 1, From: "a", To: "b"}, {Slot: 2, To: "b"}},
 	}
@@ -30,9 +31,10 @@ func TestPrintShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"MEMBER HOLDS SLOTS OBJECTS JOINED RENEWED", "a 2 of 4 0-1 - 60m ago 2s ago", "b 0 of 4 - - 60s ago never",
+		"MEMBER HOLDS SLOTS OBJECTS JOINED RENEWED", "a 2 of 4 0-1 70 60m ago 2s ago", "b 0 of 4 - - 60s ago never",
 		"c 1 of 4 3 7 60s ago never",
 		"no holder 1 of 4", "c is older than other members: Gateway, Route in its 1 slots have no worker",
+		"c is not ready for its slots 3: gateways (Failing: Forbidden)",
 		"slot 1 moves from a to b", "slot 2 moves from no holder to b",
 	}
 	if diff := cmp.Diff(want, words(out.String())); diff != "" {
