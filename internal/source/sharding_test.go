@@ -54,6 +54,46 @@ func TestWaitForSlots(t *testing.T) {
 	})
 }
 
+// TestUnreadySlots: a slot is not ready until it is listed, and the reason names the refusal. A resource that is not
+// served needs no list. Slots that were listed before stay ready.
+func TestUnreadySlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := watchSlots(t, selecting{honour: true}, apiserver.Options{}, byLists)
+		check := func(reason string, want ...int) {
+			t.Helper()
+			synctest.Wait()
+			slots, got := s.sharding.Unready()
+			if slots != fourSlots.Set(want...) || (reason == "") != (got == "") || !strings.Contains(got, reason) {
+				t.Errorf("slots %s are not ready because of %q, want %v because of %q", slots, got, want, reason)
+			}
+		}
+		s.hold(0)
+		check("")
+		for code, reason := range map[int]string{403: "configmaps (Degraded: Forbidden", 404: ""} {
+			s.server.On(apiserver.Match{Verb: "list"}, apiserver.Answer(apiserver.Failure(code)))
+			if err := s.sharding.Gain(t.Context(), fourSlots.Set(1, 2)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if reason == "" {
+				check(reason)
+			} else {
+				check(reason, 1, 2)
+			}
+			s.server.ClearFaults()
+			s.hold(0, 1, 2)
+			check("")
+			s.hold(0)
+		}
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+		_ = s.sharding.Set(fourSlots.Set(0, 3))
+		check("") // no source is attached
+	})
+}
+
 // TestShardingGainsAndLosesSlots: slots are gained and lost one by one, and lost slots are removed from the store.
 func TestShardingGainsAndLosesSlots(t *testing.T) {
 	t.Parallel()
