@@ -105,7 +105,9 @@ func disturbed(t *testing.T, s uint64) {
 	if c.options.balance > 0 { // the objects stay, and so do the boundaries at last
 		c.play(2 * c.options.balance)
 	}
-	c.play(retryInterval + readyTimeout) // members that were not ready count like the others again
+	if c.lacked { // members that were not ready count like the others again
+		c.play(retryInterval + readyTimeout)
+	}
 	c.atRest()
 }
 
@@ -166,6 +168,7 @@ func (c *schedule) disturb() {
 	}
 	switch c.rnd.IntN(26) {
 	case 24, 25:
+		c.lacked = true
 		p.set(func() { p.lacks = !p.lacks })
 	case 0:
 		p.stop()

@@ -42,9 +42,9 @@
 //
 // A member may state in its Lease for which of its slots it is not ready, and why ([Group.Ready]). Other slots count as
 // ready. A member that has not been ready for a slot for a minute reports it as NotReady. If another member of the same
-// coverage is ready for other slots, it gives that slot to it, one slot after another. It then counts as one of an older
-// coverage: it gains no slots, and keeps at most its share. Five minutes after the last slot that it gave away, it takes
-// one slot, if it has none. When it is ready for all slots that it holds, it counts like the others again.
+// coverage is ready for other slots, it gives that slot to it, one slot after another. It then counts as one of an
+// older coverage: it gains no slots, and keeps at most its share. Five minutes after the last slot that it gave away,
+// it takes one slot, if it has none. When it is ready for all slots that it holds, it counts like the others again.
 //
 // # Death
 //
@@ -121,7 +121,7 @@
 //   - state, announcer and eventWriter (state.go, changes.go, events.go): the facts for inspection, the log and the
 //     Events. The lock is state.mu.
 //
-// groupLease, liveness, leaderLease, admission, readiness and memberLoop belong to the goroutine of Run and need no lock. No lock
-// is acquired while another one is held. Status, Why and the metrics (status.go, why.go, metrics.go) describe a
-// snapshot of the parts (inspect.go).
+// groupLease, liveness, leaderLease, admission, readiness and memberLoop belong to the goroutine of Run and need no
+// lock. No lock is acquired while another one is held. Status, Why and the metrics (status.go, why.go, metrics.go)
+// describe a snapshot of the parts (inspect.go).
 package group
