@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -269,7 +270,7 @@ func TestBalance(t *testing.T) {
 		if err != nil || len(report.Boundaries) != 64 || report.Changing || report.Dominant != nil {
 			t.Errorf("the report is %+v, %v", report, err)
 		}
-		w.play(10 * time.Minute)
+		testbed.Settle(10 * time.Minute)
 		if got := four[0].g.Layout().Version(); got != version {
 			t.Errorf("the boundaries have version %d, and had %d", got, version)
 		}
@@ -313,7 +314,7 @@ func TestBalanceLater(t *testing.T) {
 		w.mu.Lock()
 		w.objects = numbered("tenant-%03d", 200)
 		w.mu.Unlock()
-		w.play(4 * time.Minute)
+		testbed.Settle(4 * time.Minute)
 		if largest, _ := w.shareOf(); largest < 0.9 {
 			t.Errorf("within five minutes the largest share is %v", largest)
 		}
@@ -336,7 +337,7 @@ func TestBalanceBusy(t *testing.T) {
 		if !strings.Contains(w.logs.String(), "cannot change the boundaries of slots now") {
 			t.Error("the change was not given up")
 		}
-		w.play(4 * time.Minute)
+		testbed.Settle(4 * time.Minute)
 		w.within(0, 64, "a change that was given up")
 		for _, p := range []*process{one, two, three} {
 			p.set(func() { p.drain = 0 })
@@ -399,7 +400,7 @@ func TestDeletedInBalance(t *testing.T) {
 		if one.g.Layout().Version() == 0 {
 			t.Error("the boundaries are forgotten")
 		}
-		w.play(6 * time.Minute)
+		testbed.Settle(6 * time.Minute)
 		if largest, worked := w.shareOf(); largest > 0.45 || worked != 100 {
 			t.Errorf("later the largest share is %v, and %d objects are worked on", largest, worked)
 		}

@@ -46,6 +46,25 @@
 // older coverage: it gains no slots, and keeps at most its share. Five minutes after the last slot that it gave away,
 // it takes one slot, if it has none. When it is ready for all slots that it holds, it counts like the others again.
 //
+// # Boundaries
+//
+// Slots by namespace have boundaries by the number of objects. Each member states in its Lease how many objects it
+// holds, as a histogram of at most 64 points over the hash. The first member of the record moves the boundaries to
+// quantiles of all histograms, when all of these hold: no slot moves, the last change was five minutes ago or there was
+// none, the largest load of a member falls by a quarter, and each Lease says that its member reads format 3.
+//
+// The record then has the goal. A step moves the boundaries between some adjacent slots, at most an eighth of all. These
+// slots have no target, so their holders release them. The change that releases the last one moves the boundaries, and
+// gives the slots to members again. Steps are ordered so that each boundary moves once. If a step takes longer than 5 s,
+// the first member removes the goal.
+//
+// A held slot thus keeps its range. Two members may have different boundaries for a moment, and agree about each slot
+// that one of them holds. Fence, Lose and Gain need only the number of a slot. [Group.FenceOf] finds the slot of an
+// object by the boundaries with which this member holds its slots.
+//
+// A record without boundaries has the format of the former release. A record loses its boundaries when the last member
+// leaves.
+//
 // # Death
 //
 // If a member sees no renewal of another member's Lease for its whole duration (15 s), it marks that Lease as dead. The
@@ -77,6 +96,7 @@
 //     for 30 s stops. Another layout takes effect when the last member of the old one has left.
 //   - The package writes only Leases. The steady cost is one renewal for each member and period, independent of the
 //     number of slots. One member also renews Options.Leader, half as often.
+//   - The boundaries of a slot change only while it has no holder.
 //   - A record that is unreadable, inconsistent or edited is an error, and its Lease is deleted. Members keep their
 //     slots while they have no record; see below.
 //
@@ -114,6 +134,9 @@
 //   - term (term.go): one incarnation. It connects its ownLease and its handover, and ends both.
 //   - liveness (liveness.go): the members that have certainly stopped. It marks and deletes their Leases.
 //   - leaderLease (leader.go): the Lease Options.Leader.
+//   - record.moveBoundaries (bounds.go): the steps of the boundaries; pure functions.
+//   - balance (balance.go): whether the boundaries change, by the histograms of all members.
+//   - census (histogram.go): the objects that this member holds, and its histogram. Its lock is census.mu.
 //   - holdings (adopt.go): what a member states about its slots, and how a record adopts it.
 //   - readiness (readiness.go): the slots that this member gives away because it is not ready for them.
 //   - admission (coverage.go): whether the other members accept this one, and its generation.
@@ -121,7 +144,7 @@
 //   - state, announcer and eventWriter (state.go, changes.go, events.go): the facts for inspection, the log and the
 //     Events. The lock is state.mu.
 //
-// groupLease, liveness, leaderLease, admission, readiness and memberLoop belong to the goroutine of Run and need no
-// lock. No lock is acquired while another one is held. Status, Why and the metrics (status.go, why.go, metrics.go)
-// describe a snapshot of the parts (inspect.go).
+// groupLease, liveness, leaderLease, admission, readiness, balance and memberLoop belong to the goroutine of Run and
+// need no lock. No lock is acquired while another one is held. Status, Why and the metrics (status.go, why.go,
+// metrics.go) describe a snapshot of the parts (inspect.go).
 package group

@@ -83,10 +83,15 @@ type census struct {
 	now     func() time.Time
 	every   time.Duration
 
-	mu        sync.Mutex // held while objects are counted
-	at        time.Time  // of the last count that is known; zero after another one
+	mu   sync.Mutex
+	last count
+}
+
+// count is a result of counting.
+type count struct {
+	at        time.Time  // zero if the number is not known for of
 	of        shard.Set  // held at that time
-	load      *int       // nil: not known yet
+	load      *int       // as last known; nil: not known yet
 	histogram *histogram // nil: not known now, or not by namespace
 }
 
@@ -98,29 +103,38 @@ func (c *census) take() (load *int, h *histogram) {
 	if c.objects == nil {
 		return nil, nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	held := c.held()
-	if !c.at.IsZero() && c.of == held && c.now().Sub(c.at) < c.every {
-		return c.load, c.histogram
+	c.mu.Lock()
+	last := c.last
+	c.mu.Unlock()
+	if last.at.IsZero() || last.of != held || c.now().Sub(last.at) >= c.every {
+		last = c.count(held, last.load)
+		c.mu.Lock()
+		c.last = last
+		c.mu.Unlock()
 	}
-	c.at, c.of, c.histogram = time.Time{}, held, nil
+	return last.load, last.histogram
+}
+
+// count counts the objects of held slots. load is the last known number.
+func (c *census) count(held shard.Set, load *int) count {
+	n := count{of: held, load: load}
 	byNamespace, of := c.objects()
 	if byNamespace == nil {
-		return c.load, nil
+		return n
 	}
 	sum := 0
 	for _, objects := range byNamespace {
 		sum += objects
 	}
-	c.load = &sum
+	n.load = &sum
 	if !sameDivision(of.Layout(), held.Layout()) || of.In(held.Layout()) != held {
-		return c.load, nil // the stores do not follow yet
+		return n // the stores do not follow yet
 	}
-	if c.at = c.now(); c.by == shard.Namespace {
-		c.histogram = newHistogram(byNamespace, held)
+	if n.at = c.now(); c.by == shard.Namespace {
+		n.histogram = newHistogram(byNamespace, held)
 	}
-	return c.load, c.histogram
+	return n
 }
 
 // encode returns the annotation.

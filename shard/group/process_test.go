@@ -465,7 +465,11 @@ func (w *world) holders() [][]string {
 	w.mu.Lock()
 	objects := w.objects
 	w.mu.Unlock()
-	for namespace := range objects {
+	looked := 0
+	for namespace := range objects { // in random order
+		if looked++; looked > 8 {
+			break
+		}
 		var names []string
 		for _, p := range w.processes() {
 			if p.worksOn(namespace) {
