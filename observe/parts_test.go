@@ -299,14 +299,15 @@ type everyFence struct{ shard.Membership }
 
 func (everyFence) Layout() shard.Layout { return shard.Layout{Slots: 2} }
 
-// An observer that has not received the addition of an object, because the slot of the object was lost, receives nothing
-// about the object when the slot has returned, until the object is added again.
+// An observer that has not received the addition of an object, because its slot was lost, receives nothing about the
+// object when the slot has returned, until the object is added again.
 func TestSkippedAddition(t *testing.T) {
 	t.Parallel()
 	inputs := store.New(store.Options{Namespaced: true})
 	defer inputs.Close()
 	inputs.Sink("")
-	key, raw := cache.Key{Namespace: "n", Name: "a"}, `{"metadata":{"namespace":"n","name":"a","uid":"u","resourceVersion":"1"}}`
+	key := cache.Key{Namespace: "n", Name: "a"}
+	raw := `{"metadata":{"namespace":"n","name":"a","uid":"u","resourceVersion":"1"}}`
 	if _, err := inputs.Put(source.JSON, []byte(raw)); err != nil {
 		t.Fatal(err)
 	}

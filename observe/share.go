@@ -96,8 +96,8 @@ func (g *gate) lose(ctx context.Context, slots shard.Set, quiet func(shard.Set))
 }
 
 // skipped are the objects whose additions an observer did not receive because their slot was lost first. The observer
-// receives neither their changes nor Left for them, even if the slot has returned meanwhile. The zero value is ready for
-// use.
+// receives neither their changes nor Left for them, even if the slot has returned meanwhile. The zero value is ready
+// for use.
 type skipped struct {
 	mu   sync.Mutex
 	keys map[cache.Key]struct{}

@@ -135,7 +135,8 @@ func TestVersions(t *testing.T) {
 		return l
 	}
 	one, two := with(1, 0, 1<<62, 1<<63, 3<<62), with(2, 0, 7, 1<<63, 1<<63)
-	if one != with(1, 0, 1<<62, 1<<63, 3<<62) || one == equal || one == with(2, 0, 1<<62, 1<<63, 3<<62) || one.Version() != 1 {
+	if one != with(1, 0, 1<<62, 1<<63, 3<<62) || one == equal || one == with(2, 0, 1<<62, 1<<63, 3<<62) ||
+		one.Version() != 1 {
 		t.Error("layouts are not equal if and only if their boundaries and versions are")
 	}
 	if got, want := one.All().In(equal), equal.All(); got != want {
@@ -160,8 +161,9 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%s got %v of version %d", tc.reason, tc.got, tc.got.Layout().Version())
 		}
 	}
-	if got, want := two.Set(0, 1, 3).Selector(), "shardRange(object.metadata.namespace, '0x0000000000000000', "+
-		"'0x8000000000000000') || shardRange(object.metadata.namespace, '0x8000000000000000', '0x10000000000000000')"; got != want {
+	const ranges = "shardRange(object.metadata.namespace, '0x0000000000000000', '0x8000000000000000') || " +
+		"shardRange(object.metadata.namespace, '0x8000000000000000', '0x10000000000000000')"
+	if got, want := two.Set(0, 1, 3).Selector(), ranges; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	if got, want := two.Set(2).Selector(),

@@ -37,8 +37,9 @@ type schedule struct {
 // TestDisturbed plays random schedules: members join, leave, are killed, paused, cut off, lose requests and answers,
 // while the objects of the group are deleted and edited by hand, and a process of before elects a leader. Never can two
 // send something for one slot or one object, or by two layouts, or beside the leader. In some schedules the boundaries
-// of the slots follow the objects, and members of the former release take part. When all is well every slot is held, within the
-// bounds of what happens then, and evenly. Some members are not ready for their slots for a while.
+// of the slots follow the objects, and members of the former release take part. When all is well every slot is held,
+// within the bounds of what happens then, and evenly. Some members are
+// not ready for their slots for a while.
 func TestDisturbed(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 12, func(t *testing.T, s uint64) {
@@ -318,7 +319,8 @@ func (c *schedule) edit() {
 // keepLayout ends the processes of another layout, of other kinds or of another release than the present ones.
 func (c *schedule) keepLayout() {
 	for _, p := range append([]*process(nil), c.live...) {
-		if p.g.layout.Slots != c.options.Layout.Slots || p.g.opt.format < recordFormat || !slices.Equal(p.g.coverage.Kinds, c.cover.Kinds) {
+		if p.g.layout.Slots != c.options.Layout.Slots || p.g.opt.format < recordFormat ||
+			!slices.Equal(p.g.coverage.Kinds, c.cover.Kinds) {
 			p.stop()
 			c.remove(p)
 		}

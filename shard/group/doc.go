@@ -53,10 +53,10 @@
 // quantiles of all histograms, when all of these hold: no slot moves, the last change was five minutes ago or there was
 // none, the largest load of a member falls by a quarter, and each Lease says that its member reads format 3.
 //
-// The record then has the goal. A step moves the boundaries between some adjacent slots, at most an eighth of all. These
-// slots have no target, so their holders release them. The change that releases the last one moves the boundaries, and
-// gives the slots to members again. Steps are ordered so that each boundary moves once. If a step takes longer than 5 s,
-// the first member removes the goal.
+// The record then has the goal. A step moves the boundaries between some adjacent slots, at most an eighth of all.
+// These slots have no target, so their holders release them. The change that releases the last one moves the
+// boundaries, and gives the slots to members again. Steps are ordered so that each boundary moves once. If a step takes
+// longer than 5 s, the first member removes the goal.
 //
 // A held slot thus keeps its range. Two members may have different boundaries for a moment, and agree about each slot
 // that one of them holds. Fence, Lose and Gain need only the number of a slot. [Group.FenceOf] finds the slot of an

@@ -76,7 +76,8 @@ func TestHere(t *testing.T) {
 				t.Errorf("slot %d at its holder: %v", slot, err)
 			}
 			var e *HolderError
-			if err := other.g.Here(namespace, ""); !errors.As(err, &e) || e.Holder != holder.name || !errors.Is(err, ErrNotHeld) {
+			if err := other.g.Here(namespace, ""); !errors.As(err, &e) || e.Holder != holder.name ||
+				!errors.Is(err, ErrNotHeld) {
 				t.Errorf("slot %d, which %s holds: %v", slot, holder.name, err)
 			}
 		}

@@ -158,7 +158,8 @@ func printBoundaries(w io.Writer, report *group.Report) error {
 	}
 	if d := report.Dominant; d != nil {
 		line := fmt.Sprintf("namespace %s has %d of %d objects, and is in one slot", d.Namespace, d.Objects, d.Of)
-		if !slices.ContainsFunc(report.Members, func(m group.MemberReport) bool { return m.Program == cli.ControllerProgram }) {
+		isController := func(m group.MemberReport) bool { return m.Program == cli.ControllerProgram }
+		if !slices.ContainsFunc(report.Members, isController) {
 			line += ": to divide its objects, share by uid (watch --shard-by uid, or fairlead.ShardBy(shard.UID))"
 		}
 		lines = append(lines, line)
