@@ -38,8 +38,7 @@ type schedule struct {
 // while the objects of the group are deleted and edited by hand, and a process of before elects a leader. Never can two
 // send something for one slot or one object, or by two layouts, or beside the leader. In some schedules the boundaries
 // of the slots follow the objects, and members of the former release take part. When all is well every slot is held,
-// within the bounds of what happens then, and evenly. Some members are
-// not ready for their slots for a while.
+// within the bounds of what happens then, and evenly. Some members are not ready for their slots for a while.
 func TestDisturbed(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 12, func(t *testing.T, s uint64) {
