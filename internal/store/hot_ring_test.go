@@ -41,7 +41,7 @@ func TestAskedTable(t *testing.T) {
 			}
 		}
 	}
-	if found < objects*95/100 {
+	if found < objects*9/10 {
 		t.Errorf("%d of %d objects have the count 3", found, objects)
 	}
 	for range maxHeat * 2 {
