@@ -3,6 +3,7 @@ package store
 import (
 	"math"
 	"reflect"
+	"runtime"
 	"sync"
 )
 
@@ -15,6 +16,7 @@ type hotSet struct {
 	decoding map[decodeKey]chan struct{} // closed when the decoding ends; nil: no reader waits
 	held     hotRing
 	suspects []hotEntry // evicted; to be checked for mutations without the lock
+	decoded  int64      // bytes that were decoded since a reader last yielded
 }
 
 // decodeKey identifies a running decoding. Readers of the same form wait for it.
@@ -25,6 +27,9 @@ type decodeKey struct {
 
 const (
 	defaultHotBytes = 32 << 20
+	// yieldBytes is how much is decoded, in about 0.3 ms, before a reader lets other goroutines run. A list of many
+	// objects would otherwise delay them by the time slice of the Go scheduler, 10 ms.
+	yieldBytes = 64 << 10
 	// decodedFactor is the rough ratio of the size of a decoded object to its encoded form.
 	decodedFactor = 4
 )
@@ -65,6 +70,7 @@ func (h *hotSet) load(r *Record, t reflect.Type, decode func() (o any, size int,
 	h.mu.Unlock()
 
 	var v *form
+	var size int
 	defer func() { // also if the decoder of a user's type panics
 		h.mu.Lock()
 		if v != nil {
@@ -74,13 +80,21 @@ func (h *hotSet) load(r *Record, t reflect.Type, decode func() (o any, size int,
 			close(waiting)
 		}
 		delete(h.decoding, mine)
+		h.decoded += int64(size)
+		yield := h.decoded >= yieldBytes
+		if yield {
+			h.decoded = 0
+		}
 		h.unlock()
+		if yield {
+			runtime.Gosched()
+		}
 	}()
-	o, size, err := decode()
+	o, n, err := decode()
 	if err != nil {
 		return nil, err
 	}
-	v = newForm(t, o)
+	v, size = newForm(t, o), n
 	v.cost = uint32(min(int64(size)*decodedFactor, math.MaxUint32))
 	v.check = h.mutations.check(o)
 	return o, nil

@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,5 +119,31 @@ func TestListLargerThanHotSetStaysHotInPart(t *testing.T) {
 	if found < rounds*size/2 {
 		t.Errorf("%d reads of %d found a hot object; the set has room for %d of %d", found, rounds*len(large), size,
 			len(large))
+	}
+}
+
+// A reader of many objects that have to be decoded lets other goroutines run in between. The test changes GOMAXPROCS, so
+// it is not parallel.
+func TestReadOfAllYields(t *testing.T) {
+	s, keys, limit := manyPods(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	stop, turns := make(chan struct{}), 0
+	var other sync.WaitGroup
+	other.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				turns++
+				runtime.Gosched()
+			}
+		}
+	})
+	readAll(t, s, limit, keys)
+	close(stop)
+	other.Wait()
+	if turns < 20 {
+		t.Errorf("another goroutine had %d turns while %d objects were decoded", turns, len(keys))
 	}
 }
