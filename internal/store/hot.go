@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // hotSet bounds the decoded objects that are held while they may be unused. Its hotRing decides which. Of several
@@ -16,7 +17,7 @@ type hotSet struct {
 	decoding map[decodeKey]chan struct{} // closed when the decoding ends; nil: no reader waits
 	held     hotRing
 	suspects []hotEntry // evicted; to be checked for mutations without the lock
-	decoded  int64      // bytes that were decoded since a reader last yielded
+	pace     pace
 }
 
 // decodeKey identifies a running decoding. Readers of the same form wait for it.
@@ -27,9 +28,6 @@ type decodeKey struct {
 
 const (
 	defaultHotBytes = 32 << 20
-	// yieldBytes is how much is decoded, in about 0.3 ms, before a reader lets other goroutines run. A list of many
-	// objects would otherwise delay them by the time slice of the Go scheduler, 10 ms.
-	yieldBytes = 64 << 10
 	// decodedFactor is the rough ratio of the size of a decoded object to its encoded form.
 	decodedFactor = 4
 )
@@ -80,11 +78,7 @@ func (h *hotSet) load(r *Record, t reflect.Type, decode func() (o any, size int,
 			close(waiting)
 		}
 		delete(h.decoding, mine)
-		h.decoded += int64(size)
-		yield := h.decoded >= yieldBytes
-		if yield {
-			h.decoded = 0
-		}
+		yield := h.pace.add(size)
 		h.unlock()
 		if yield {
 			runtime.Gosched()
@@ -144,4 +138,30 @@ func (h *hotSet) unlock() {
 	for _, e := range suspects {
 		h.mutations.verify(&e.rec.header, e.form, "") // calls user code
 	}
+}
+
+// pace says when readers let other goroutines run. A list of many objects that have to be decoded would otherwise delay
+// them by a time slice of the Go scheduler. Plain data under hotSet.mu.
+type pace struct {
+	bytes int // decoded since began
+	began time.Time
+}
+
+const (
+	// yieldBytes is how much readers decode before one yields. It takes about 0.3 ms.
+	yieldBytes = 64 << 10
+	// timeSlice is the time after which the Go scheduler itself stops a goroutine.
+	timeSlice = 10 * time.Millisecond
+)
+
+// add notes that so many encoded bytes were decoded, and reports whether the reader should yield. A yield wakes another
+// processor, so readers that decode seldom do not yield.
+func (p *pace) add(bytes int) bool {
+	if p.bytes += bytes; p.bytes < yieldBytes {
+		return false
+	}
+	now := time.Now()
+	busy := now.Sub(p.began) < timeSlice
+	p.bytes, p.began = 0, now
+	return busy
 }

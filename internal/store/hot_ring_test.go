@@ -2,6 +2,8 @@ package store
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
@@ -61,4 +63,28 @@ func TestAskedTable(t *testing.T) {
 	if len(a.sets)*askedWays != places {
 		t.Error("the table became smaller")
 	}
+}
+
+// Readers yield while they decode without a pause, and not if they decode seldom.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var p pace
+		yields := func(pause time.Duration) (n int) {
+			for range 100 {
+				time.Sleep(pause)
+				if p.add(yieldBytes / 4) {
+					n++
+				}
+			}
+			return n
+		}
+		yields(0)
+		if n := yields(timeSlice / 8); n != 25 {
+			t.Errorf("%d yields of readers that decode much, want 25", n)
+		}
+		if n := yields(timeSlice / 2); n != 0 {
+			t.Errorf("%d yields of readers that decode seldom", n)
+		}
+	})
 }
