@@ -86,8 +86,8 @@ func after(b []byte, wire uint8) (data []byte, size int, err error) {
 }
 
 // like decodes b into the struct at p, which is a copy of the struct that lb was decoded into. It changes the fields
-// that differ. The fields must be in the order of their numbers, as encoders write them, so that all values of one field
-// are adjacent.
+// that differ. The fields must be in the order of their numbers, as encoders write them, so that all values of one
+// field are adjacent.
 func (d *decoding) like(pl *plan, b []byte, p unsafe.Pointer, lb []byte) error {
 	if d.depth++; d.depth > maxDepth {
 		return errUnclear

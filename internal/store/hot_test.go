@@ -122,8 +122,8 @@ func TestListLargerThanHotSetStaysHotInPart(t *testing.T) {
 	}
 }
 
-// A reader of many objects that have to be decoded lets other goroutines run in between. The test changes GOMAXPROCS, so
-// it is not parallel.
+// A reader of many objects that have to be decoded lets other goroutines run in between. The test changes GOMAXPROCS,
+// so it is not parallel.
 func TestReadOfAllYields(t *testing.T) {
 	s, keys, limit := manyPods(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

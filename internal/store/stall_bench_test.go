@@ -133,7 +133,9 @@ func bucketOf(name string) string {
 func stalledStore(b *testing.B, raws [][]byte) stalled {
 	s := store.New(store.Options{Kind: podKind, Scheme: scheme.Scheme, Namespaced: true})
 	sink := s.Sink("")
-	if err := s.AddIndex("bucket", func(r *store.Record) ([]string, error) { return []string{bucketOf(r.Name())}, nil }); err != nil {
+	if err := s.AddIndex("bucket", func(r *store.Record) ([]string, error) {
+		return []string{bucketOf(r.Name())}, nil
+	}); err != nil {
 		b.Fatal(err)
 	}
 	r := sink.Replace()
