@@ -18,9 +18,11 @@ func (d *Decoder) UnmarshalLike(data []byte, into Message, likeData []byte, like
 	if of.plan == nil || of.refused.Load() || of.checked.Load() < checks {
 		return d.Unmarshal(data, into)
 	}
-	v, l := reflect.ValueOf(into), reflect.ValueOf(like)
+	v := reflect.ValueOf(into)
+	v.Elem().Set(reflect.ValueOf(like).Elem())
+	of.plan.clearRest(v.UnsafePointer())
 	dec := decoding{known: &d.known, left: len(data)}
-	if dec.like(of.plan, data, v.UnsafePointer(), likeData, l.UnsafePointer()) != nil {
+	if dec.like(of.plan, data, v.UnsafePointer(), likeData) != nil {
 		v.Elem().SetZero()
 		return d.Unmarshal(data, into)
 	}
@@ -83,45 +85,68 @@ func after(b []byte, wire uint8) (data []byte, size int, err error) {
 	return data, size, nil
 }
 
-// like decodes b into the empty struct at p. The struct at lp was decoded from lb. The fields must be in the order of
-// their numbers, as encoders write them, so that all values of one field are adjacent.
-func (d *decoding) like(pl *plan, b []byte, p unsafe.Pointer, lb []byte, lp unsafe.Pointer) error {
+// like decodes b into the struct at p, which is a copy of the struct that lb was decoded into. It changes the fields
+// that differ. The fields must be in the order of their numbers, as encoders write them, so that all values of one
+// field are adjacent.
+func (d *decoding) like(pl *plan, b []byte, p unsafe.Pointer, lb []byte) error {
 	if d.depth++; d.depth > maxDepth {
 		return errUnclear
 	}
-	var other run
-	last := 0
+	last, lastOther := 0, 0
 	for len(b) > 0 {
 		r, err := next(b)
 		if err != nil || r.number <= last {
 			return errUnclear
 		}
-		for other.number < r.number && len(lb) > 0 {
-			before := other.number
-			if other, err = next(lb); err != nil || other.number <= before {
+		last, b = r.number, b[len(r.bytes):]
+		if rest, ok := r.cut(lb); ok {
+			lb, lastOther = rest, r.number
+			continue
+		}
+		var other run // the values of the same field
+		for len(lb) > 0 && lastOther < r.number {
+			o, err := next(lb)
+			if err != nil || o.number <= lastOther {
 				return errUnclear
 			}
-			lb = lb[len(other.bytes):]
+			if o.number > r.number {
+				break
+			}
+			lb, lastOther = lb[len(o.bytes):], o.number
+			if o.number == r.number {
+				other = o
+			} else {
+				pl.clear(o.number, p)
+			}
 		}
-		if err := d.field(pl, &r, p, &other, lp); err != nil {
+		if err := d.field(pl, &r, p, &other); err != nil {
 			return err
 		}
-		last, b = r.number, b[len(r.bytes):]
 	}
-	for len(lb) > 0 { // no later value may belong to a shared field
-		before := other.number
-		var err error
-		if other, err = next(lb); err != nil || other.number <= before {
+	for len(lb) > 0 {
+		o, err := next(lb)
+		if err != nil || o.number <= lastOther {
 			return errUnclear
 		}
-		lb = lb[len(other.bytes):]
+		lb, lastOther = lb[len(o.bytes):], o.number
+		pl.clear(o.number, p)
 	}
 	d.depth--
 	return nil
 }
 
-// field decodes or shares all values of one field.
-func (d *decoding) field(pl *plan, r *run, p unsafe.Pointer, other *run, lp unsafe.Pointer) error {
+// cut returns b without its first run, if that is the same as r.
+func (r *run) cut(b []byte) (rest []byte, ok bool) {
+	n := len(r.bytes)
+	if len(b) < n || !bytes.Equal(b[:n], r.bytes) {
+		return nil, false
+	}
+	tag, _ := uvarint(b[n:])
+	return b[n:], int(tag>>3) != r.number
+}
+
+// field decodes all values of one field. The field at p has the values of other, if it has the same number.
+func (d *decoding) field(pl *plan, r *run, p unsafe.Pointer, other *run) error {
 	if r.number >= len(pl.fields) || pl.fields[r.number].op == opNone {
 		return nil
 	}
@@ -129,54 +154,62 @@ func (d *decoding) field(pl *plan, r *run, p unsafe.Pointer, other *run, lp unsa
 	if r.number != other.number {
 		return d.message(pl, r.bytes, p)
 	}
-	at, there := unsafe.Add(p, f.off), unsafe.Add(lp, f.off)
-	if bytes.Equal(r.bytes, other.bytes) {
-		f.share(at, there)
-		return nil
-	}
+	at := unsafe.Add(p, f.off)
 	if f.op == opList+opMessage {
-		return d.items(f, r.bytes, at, other.bytes, there)
+		return d.items(f, r.bytes, at, other.bytes)
 	}
-	if !r.single || !other.single || f.wire != lengthed {
-		return d.message(pl, r.bytes, p)
-	}
-	switch f.op {
-	case opMessage:
-		return d.like(f.sub, r.data, at, other.data, there)
-	case opPointer + opMessage:
-		to, from := (*unsafe.Pointer)(at), *(*unsafe.Pointer)(there)
-		if from == nil {
-			return errUnclear
+	if r.single && other.single && f.wire == lengthed {
+		switch f.op {
+		case opMessage:
+			return d.like(f.sub, r.data, at, other.data)
+		case opPointer + opMessage:
+			from := *(*unsafe.Pointer)(at)
+			if from == nil {
+				return errUnclear
+			}
+			to := reflect.New(f.typ)
+			to.Elem().Set(reflect.NewAt(f.typ, from).Elem())
+			*(*unsafe.Pointer)(at) = to.UnsafePointer()
+			return d.like(f.sub, r.data, to.UnsafePointer(), other.data)
 		}
-		*to = reflect.New(f.typ).UnsafePointer()
-		return d.like(f.sub, r.data, *to, other.data, from)
 	}
+	f.clear(at)
 	return d.message(pl, r.bytes, p)
 }
 
-// share copies the field at from to the field at to. Common kinds are copied without reflection.
-func (f *field) share(to, from unsafe.Pointer) {
-	switch {
-	case f.op == opString:
-		*(*string)(to) = *(*string)(from)
-	case f.op == opBool:
-		*(*bool)(to) = *(*bool)(from)
-	case f.op == opInt32:
-		*(*int32)(to) = *(*int32)(from)
-	case f.op == opInt64:
-		*(*int64)(to) = *(*int64)(from)
-	case f.op >= opMap, f.op >= opPointer && f.op < opList: // a map is a pointer
-		*(*unsafe.Pointer)(to) = *(*unsafe.Pointer)(from)
-	case f.op >= opList:
-		*(*list)(to) = *(*list)(from)
-	default:
-		reflect.NewAt(f.own, to).Elem().Set(reflect.NewAt(f.own, from).Elem())
+// clear sets a field of the struct at p to zero.
+func (pl *plan) clear(number int, p unsafe.Pointer) {
+	if number < len(pl.fields) && pl.fields[number].op != opNone {
+		f := &pl.fields[number]
+		f.clear(unsafe.Add(p, f.off))
 	}
 }
 
-// items decodes b, the messages of a list, into the empty slice at p. The slice at lp was decoded from lb.
-func (d *decoding) items(f *field, b []byte, p unsafe.Pointer, lb []byte, lp unsafe.Pointer) error {
-	l, ll := (*list)(p), (*list)(lp)
+// clear sets the field at p to zero. Common kinds are set without reflection.
+func (f *field) clear(p unsafe.Pointer) {
+	switch {
+	case f.op == opString:
+		*(*string)(p) = ""
+	case f.op == opBool:
+		*(*bool)(p) = false
+	case f.op == opInt32:
+		*(*int32)(p) = 0
+	case f.op == opInt64:
+		*(*int64)(p) = 0
+	case f.op >= opMap, f.op >= opPointer && f.op < opList: // a map is a pointer
+		*(*unsafe.Pointer)(p) = nil
+	case f.op >= opList:
+		*(*list)(p) = list{}
+	default:
+		reflect.NewAt(f.own, p).Elem().SetZero()
+	}
+}
+
+// items decodes b, the messages of a list, into the slice at p, which has the messages of lb and may be shared.
+func (d *decoding) items(f *field, b []byte, p unsafe.Pointer, lb []byte) error {
+	l := (*list)(p)
+	other := *l
+	*l = list{}
 	reflect.NewAt(f.own, p).Elem().Grow(count(b))
 	for len(b) > 0 && l.len < l.cap {
 		data, size, err := first(b)
@@ -187,21 +220,22 @@ func (d *decoding) items(f *field, b []byte, p unsafe.Pointer, lb []byte, lp uns
 		at := uintptr(l.len) * f.size
 		to := unsafe.Add(l.data, at)
 		l.len++ // Grow returns zeroed memory
-		if l.len > ll.len {
+		if l.len > other.len {
 			if err := d.message(f.sub, data, to); err != nil {
 				return err
 			}
 			continue
 		}
-		other, size, err := first(lb)
+		otherData, size, err := first(lb)
 		if err != nil {
 			return err
 		}
 		lb = lb[size:]
-		from := unsafe.Add(ll.data, at)
-		if bytes.Equal(data, other) {
-			reflect.NewAt(f.typ, to).Elem().Set(reflect.NewAt(f.typ, from).Elem())
-		} else if err := d.like(f.sub, data, to, other, from); err != nil {
+		reflect.NewAt(f.typ, to).Elem().Set(reflect.NewAt(f.typ, unsafe.Add(other.data, at)).Elem())
+		if bytes.Equal(data, otherData) {
+			continue
+		}
+		if err := d.like(f.sub, data, to, otherData); err != nil {
 			return err
 		}
 	}

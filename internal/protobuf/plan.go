@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,14 @@ import (
 // plan describes how a message is decoded into a struct.
 type plan struct {
 	fields []field // by number; fields without op are skipped
+	rest   []int   // offsets of the TypeMeta of the struct, which is not part of the message
+}
+
+// clearRest sets what is not part of the message to zero.
+func (pl *plan) clearRest(p unsafe.Pointer) {
+	for _, off := range pl.rest {
+		*(*metav1.TypeMeta)(unsafe.Add(p, off)) = metav1.TypeMeta{}
+	}
 }
 
 // field describes the struct field of one message field.
@@ -77,7 +86,8 @@ func (p *planner) make(t reflect.Type) *plan {
 		sf := t.Field(i)
 		number, ok := numberOf(sf)
 		if !ok {
-			continue // see fits
+			made.rest = append(made.rest, int(sf.Offset)) // see fits
+			continue
 		}
 		f := field{op: opOf(sf.Type), off: sf.Offset, own: sf.Type, typ: sf.Type}
 		f.wire = f.op.wire()

@@ -357,3 +357,26 @@ func BenchmarkPod(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLike decodes pods beside another pod of their workload.
+func BenchmarkLike(b *testing.B) {
+	gen := corpus.NewPods(1, 1)
+	raws, decoded := make([][]byte, 100), make([]corev1.Pod, 100)
+	d := &Decoder{}
+	trusting(d, &corev1.Pod{})
+	for i := range raws {
+		pod := gen.Next(i)
+		raws[i], _ = pod.Marshal()
+		if err := d.Unmarshal(raws[i], &decoded[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		var p corev1.Pod
+		at, beside := i%len(raws), (i+1)%len(raws)
+		if err := d.UnmarshalLike(raws[at], &p, raws[beside], &decoded[beside]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -85,7 +85,8 @@
 //     forms. state, index, facet: one immutable version of all records.
 //   - codec connects interner, kept, decoder (with jsonDecoder and targets), hotSet, relatives, mutations and
 //     undecoded. It makes records and reads them. The decoder knows no records and has only facts about types. The
-//     hotSet alone changes the forms of records, under hotSet.mu. Locks are leaves. relatives has no lock.
+//     hotSet alone changes the forms of records, under hotSet.mu; its hotRing decides which decoded objects are held.
+//     Locks are leaves. relatives has no lock.
 //   - coverage: what is known of one scope, such as version, slots and status. Plain data under the writer lock.
 //   - intake, with scope, replacement and statusBoard: fills the base from sources. Sinks under the writer lock; the
 //     board has a leaf lock.

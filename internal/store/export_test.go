@@ -44,7 +44,7 @@ func Break(s *Store) { s.codec.intern = nil }
 func Hot(s *Store) (entries int, bytes int64) {
 	s.codec.hot.mu.Lock()
 	defer s.codec.hot.mu.Unlock()
-	return len(s.codec.hot.ring), s.codec.hot.bytes
+	return s.codec.hot.held.len(), s.codec.hot.held.bytes
 }
 
 // Locked reports whether the writer's lock is held, even by the caller.

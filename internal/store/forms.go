@@ -19,6 +19,7 @@ type form struct {
 	obj   any          // *T; nil when it is held weakly
 	weak  weak.Pointer[byte]
 	used  atomic.Bool // since the hot set last checked
+	cost  uint32      // estimated size of the object in bytes
 	check *mutationCheck
 }
 
@@ -54,12 +55,20 @@ func (f *forms) held(t reflect.Type) *form {
 	return nil
 }
 
-// value returns the object of a type that is held or still used, or nil.
-func (f *forms) value(t reflect.Type) any {
+// of returns the form of a type, or nil.
+func (f *forms) of(t reflect.Type) *form {
 	for v := f.first.Load(); v != nil; v = v.next {
 		if v.typ == t {
-			return v.value()
+			return v
 		}
+	}
+	return nil
+}
+
+// value returns the object of a type that is held or still used, or nil.
+func (f *forms) value(t reflect.Type) any {
+	if v := f.of(t); v != nil {
+		return v.value()
 	}
 	return nil
 }
@@ -88,7 +97,7 @@ func (f *forms) weaken(v *form) {
 		f.first.Store(rest)
 		return
 	}
-	f.first.Store(&form{next: rest, typ: v.typ, weak: v.weak, check: v.check})
+	f.first.Store(&form{next: rest, typ: v.typ, weak: v.weak, cost: v.cost, check: v.check})
 }
 
 // without returns a list without the forms of the type of v and those whose object was collected.
@@ -100,7 +109,7 @@ func without(list, v *form) *form {
 	if list.typ == v.typ || list.obj == nil && list.weak.Value() == nil {
 		return rest
 	}
-	c := &form{next: rest, typ: list.typ, obj: list.obj, weak: list.weak, check: list.check}
+	c := &form{next: rest, typ: list.typ, obj: list.obj, weak: list.weak, cost: list.cost, check: list.check}
 	c.used.Store(list.used.Load())
 	return c
 }

@@ -1,34 +1,29 @@
 package store
 
 import (
+	"math"
 	"reflect"
+	"runtime"
 	"sync"
+	"time"
 )
 
-// hotSet bounds the decoded objects that are held while they may be unused. It is a clock with a second chance. Of
-// several readers that need one object it lets one decode.
+// hotSet bounds the decoded objects that are held while they may be unused. Its hotRing decides which. Of several
+// readers that need one object it lets one decode.
 type hotSet struct {
 	mutations *mutations
 
 	mu       sync.Mutex                  // a leaf; also serializes changes of the forms of all records
 	decoding map[decodeKey]chan struct{} // closed when the decoding ends; nil: no reader waits
-	limit    int64
-	bytes    int64
-	ring     []hotEntry
+	held     hotRing
 	suspects []hotEntry // evicted; to be checked for mutations without the lock
-	hand     int
+	pace     pace
 }
 
 // decodeKey identifies a running decoding. Readers of the same form wait for it.
 type decodeKey struct {
 	rec *Record
 	typ reflect.Type
-}
-
-type hotEntry struct {
-	rec  *Record
-	form *form
-	cost int64
 }
 
 const (
@@ -38,9 +33,9 @@ const (
 )
 
 func (h *hotSet) init(limit int64, m *mutations) {
-	h.limit, h.mutations = limit, m
-	if h.limit == 0 {
-		h.limit = defaultHotBytes
+	h.mutations = m
+	if h.held.limit = limit; limit == 0 {
+		h.held.limit = defaultHotBytes
 	}
 }
 
@@ -50,8 +45,8 @@ func (h *hotSet) load(r *Record, t reflect.Type, decode func() (o any, size int,
 	mine := decodeKey{r, t}
 	h.mu.Lock()
 	for {
-		if o := r.forms.value(t); o != nil {
-			h.mu.Unlock()
+		if o := h.reuse(r, t); o != nil {
+			h.unlock()
 			return o, nil
 		}
 		running, busy := h.decoding[mine]
@@ -77,64 +72,96 @@ func (h *hotSet) load(r *Record, t reflect.Type, decode func() (o any, size int,
 	defer func() { // also if the decoder of a user's type panics
 		h.mu.Lock()
 		if v != nil {
-			h.insert(r, v, int64(size)*decodedFactor)
+			h.insert(r, v, h.held.ask(r.id.hash))
 		}
 		if waiting := h.decoding[mine]; waiting != nil {
 			close(waiting)
 		}
 		delete(h.decoding, mine)
-		suspects := h.suspects
-		h.suspects = nil
-		h.mu.Unlock()
-		for _, e := range suspects {
-			h.mutations.verify(&e.rec.header, e.form, "") // calls user code
+		yield := h.pace.add(size)
+		h.unlock()
+		if yield {
+			runtime.Gosched()
 		}
 	}()
-	o, size, err := decode()
+	o, n, err := decode()
 	if err != nil {
 		return nil, err
 	}
-	v = newForm(t, o)
+	v, size = newForm(t, o), n
+	v.cost = uint32(min(int64(size)*decodedFactor, math.MaxUint32))
 	v.check = h.mutations.check(o)
 	return o, nil
 }
 
-// insert adds a form to its record and the hot set, and replaces the form of the same type. The caller holds h.mu.
-func (h *hotSet) insert(r *Record, v *form, cost int64) {
-	r.forms.add(v)
-	if h.limit < 0 || r.isSuperseded() && cost > h.limit/2 {
-		h.cool(r, v)
-		return
+// reuse returns the object of a record that is held or still used, or nil. An object that is asked for again and again
+// is held again. The caller holds h.mu.
+func (h *hotSet) reuse(r *Record, t reflect.Type) any {
+	v := r.forms.of(t)
+	if v == nil {
+		return nil
 	}
-	h.bytes += cost
-	h.ring = append(h.ring, hotEntry{rec: r, form: v, cost: cost})
-	for h.bytes > h.limit && len(h.ring) > 1 {
-		h.evict()
+	o := v.value()
+	if o == nil || v.obj != nil || h.held.limit < 0 {
+		return o
 	}
+	if heat := h.held.ask(r.id.hash); heat > 1 {
+		h.insert(r, &form{typ: t, obj: o, weak: v.weak, cost: v.cost, check: v.check}, heat)
+	}
+	return o
 }
 
-// evict evicts the entry at the hand, or gives it a second chance. The caller holds h.mu.
-func (h *hotSet) evict() {
-	if h.hand >= len(h.ring)-1 { // the newest entry is skipped
-		h.hand = 0
-	}
-	e := h.ring[h.hand]
-	if e.form.used.Swap(false) && !e.rec.isSuperseded() {
-		h.hand++
+// insert adds a form to its record and the hot set, and replaces the form of the same type. The caller holds h.mu.
+func (h *hotSet) insert(r *Record, v *form, heat uint8) {
+	r.forms.add(v)
+	e := hotEntry{rec: r, form: v, heat: heat}
+	if h.held.limit < 0 || r.isSuperseded() && e.cost() > h.held.limit/2 {
+		h.cool(e)
 		return
 	}
-	h.bytes -= e.cost
-	last := len(h.ring) - 1
-	h.ring[h.hand] = h.ring[last]
-	h.ring[last] = hotEntry{}
-	h.ring = h.ring[:last]
-	h.cool(e.rec, e.form)
+	h.held.add(e, h.cool)
 }
 
 // cool makes a form hold its object weakly. The caller holds h.mu.
-func (h *hotSet) cool(r *Record, v *form) {
-	if v.check != nil {
-		h.suspects = append(h.suspects, hotEntry{rec: r, form: v})
+func (h *hotSet) cool(e hotEntry) {
+	if e.form.check != nil {
+		h.suspects = append(h.suspects, e)
 	}
-	r.forms.weaken(v)
+	e.rec.forms.weaken(e.form)
+}
+
+// unlock releases h.mu, and checks what was evicted for mutations.
+func (h *hotSet) unlock() {
+	suspects := h.suspects
+	h.suspects = nil
+	h.mu.Unlock()
+	for _, e := range suspects {
+		h.mutations.verify(&e.rec.header, e.form, "") // calls user code
+	}
+}
+
+// pace says when readers let other goroutines run. A list of many objects that have to be decoded would otherwise delay
+// them by a time slice of the Go scheduler. Plain data under hotSet.mu.
+type pace struct {
+	bytes int // decoded since began
+	began time.Time
+}
+
+const (
+	// yieldBytes is how much readers decode before one yields. It takes about 0.3 ms.
+	yieldBytes = 64 << 10
+	// timeSlice is the time after which the Go scheduler itself stops a goroutine.
+	timeSlice = 10 * time.Millisecond
+)
+
+// add notes that so many encoded bytes were decoded, and reports whether the reader should yield. A yield wakes another
+// processor, so readers that decode seldom do not yield.
+func (p *pace) add(bytes int) bool {
+	if p.bytes += bytes; p.bytes < yieldBytes {
+		return false
+	}
+	now := time.Now()
+	busy := now.Sub(p.began) < timeSlice
+	p.bytes, p.began = 0, now
+	return busy
 }

@@ -189,8 +189,8 @@ func TestHotSetAlone(t *testing.T) {
 	}
 	a.use(a.forms.held(typ))
 	read(c, nil)
-	if a.forms.held(typ) == nil || b.forms.held(typ) != nil || c.forms.held(typ) == nil || h.bytes != h.limit {
-		t.Errorf("%d bytes are held; the object that was not used is held: %v", h.bytes, b.forms.held(typ) != nil)
+	if a.forms.held(typ) == nil || b.forms.held(typ) != nil || c.forms.held(typ) == nil || h.held.bytes != h.held.limit {
+		t.Errorf("%d bytes are held; the object that was not used is held: %v", h.held.bytes, b.forms.held(typ) != nil)
 	}
 	if read(a, nil) != first {
 		t.Error("the object is decoded again while it is used")
