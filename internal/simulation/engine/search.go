@@ -130,7 +130,7 @@ func (s *search) run(ctx context.Context) error {
 	if found := faultless(ref); len(found) > 0 {
 		s.report.Findings = []Finding{{
 			Symptoms: found, Shown: references, Of: references, Steps: s.o.Steps, Trace: ref.Trace, Without: ref.Trace,
-			Plan: Plan{Seed: s.o.Seed, Names: ref.Names},
+			Plan: Plan{Seed: s.o.Seed, Names: ref.Names, Varies: ref.Varies},
 		}}
 		return nil
 	}
@@ -162,22 +162,31 @@ func (s *search) run(ctx context.Context) error {
 	return nil
 }
 
-// reference plays the first steps of the workload without faults; 0 means all. If no names are given and the subject
-// makes up names, it plays them once more with the expressions of these names.
-func (s *search) reference(ctx context.Context, steps int, names []string) (*Reference, error) {
-	runs, err := s.without(ctx, Plan{Seed: s.o.Seed, Steps: steps, Names: names})
+// reference plays the first steps of the workload without faults; 0 means all. If known is nil, it finds the names that
+// the subject makes up, and then the fields that vary, and each time plays the workload once more with what it has found.
+func (s *search) reference(ctx context.Context, steps int, known *Plan) (*Reference, error) {
+	p := Plan{Seed: s.o.Seed, Steps: steps}
+	if known != nil {
+		p.Names, p.Varies = known.Names, known.Varies
+	}
+	runs, err := s.without(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	if len(names) == 0 {
-		if names = randomNames(runs); len(names) > 0 {
-			if runs, err = s.without(ctx, Plan{Seed: s.o.Seed, Steps: steps, Names: names}); err != nil {
+	if known == nil {
+		if p.Names = randomNames(runs); len(p.Names) > 0 {
+			if runs, err = s.without(ctx, p); err != nil {
+				return nil, err
+			}
+		}
+		if p.Varies = varyingFields(runs); len(p.Varies) > 0 {
+			if runs, err = s.without(ctx, p); err != nil {
 				return nil, err
 			}
 		}
 	}
 	ref := NewReference(runs, s.o.Ignore)
-	ref.Names = names
+	ref.Names, ref.Varies = p.Names, p.Varies
 	return ref, nil
 }
 
@@ -278,7 +287,7 @@ func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
 		if !ok {
 			return
 		}
-		p.Seed, p.Names = s.o.Seed, ref.Names
+		p.Seed, p.Names, p.Varies = s.o.Seed, ref.Names, ref.Varies
 		out, err := s.driver.Play(ctx, p, ref.Want)
 		if ctx.Err() != nil {
 			return
@@ -346,7 +355,7 @@ func (s *search) follow(ctx context.Context, ref *Reference, p Plan, out *Outcom
 	}
 	clean := true
 	for i := range uint64(replays) {
-		if _, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i, Names: p.Names}, symptom); ok {
+		if _, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i, Names: p.Names, Varies: p.Varies}, symptom); ok {
 			clean = false
 		}
 	}
@@ -404,7 +413,7 @@ func (s *search) shrink(ctx context.Context, ref *Reference, p Plan, out *Outcom
 		}
 	}
 	for steps := 1; steps < s.o.Steps && ctx.Err() == nil; steps++ {
-		shorter, err := s.reference(ctx, steps, p.Names)
+		shorter, err := s.reference(ctx, steps, &p)
 		if err != nil || len(faultless(shorter)) > 0 {
 			continue
 		}
@@ -436,7 +445,7 @@ func Replay(ctx context.Context, d Driver, o Options, p Plan) (*Report, error) {
 	s := &search{driver: d, o: o, start: time.Now(), report: &Report{Seed: p.Seed}, found: map[string]bool{}}
 	s.o.Workers = max(s.o.Workers, 1)
 	s.o.Seed = p.Seed
-	ref, err := s.reference(ctx, p.Steps, p.Names)
+	ref, err := s.reference(ctx, p.Steps, &p)
 	if err != nil {
 		return s.report, err
 	}

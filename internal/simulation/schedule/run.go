@@ -85,7 +85,7 @@ func New(o Options) (*Run, error) {
 		o.Progress = func() {}
 	}
 	gates := newGates()
-	rec := newRecorder(newInjector(o.Plan, gates), o.Plan.Names)
+	rec := newRecorder(newInjector(o.Plan, gates), o.Plan, o.Want == nil)
 	rec.concurrent = o.Stored != nil
 	r := &Run{o: o, rec: rec, outside: newOutside(o.Outside)}
 	r.wire = &wire{
