@@ -24,12 +24,13 @@ type pin struct {
 	versions [2]string
 	// requires are further modules at a version, which the module needs in a build of another module.
 	requires [2][]string
-	// definitions are the files with CustomResourceDefinitions, as a pattern in the module.
+	// definitions are the files with CustomResourceDefinitions, as patterns in the module.
 	definitions [2]string
-	// program is the package of the program that is run. If it is empty, the folder has a test, and a file for each side:
-	// before_test.go and after_test.go.
-	program   string
-	arguments []string
+	// foreign are definitions of other modules, as module@version and a pattern with a slash between them.
+	foreign []string
+	// program is the package of the operator's program, which the test runs as ./operator. If it is empty, the test calls
+	// packages of the operator, and the folder has a file for each side: before_test.go and after_test.go.
+	program string
 	// verdict and about are those of the finding: about is a regular expression of its first line.
 	verdict, about string
 	// remains is a regular expression of findings that are other bugs, on both sides; "": there are none.
@@ -56,10 +57,30 @@ var pins = []pin{
 		name:   "cert-manager",
 		issue:  "https://github.com/cert-manager/cert-manager/issues/4956",
 		module: "github.com/cert-manager/cert-manager", versions: [2]string{"v1.12.0", "v1.13.0"},
-		requires: [2][]string{{genproto}, {genproto}},
+		requires:    [2][]string{{genproto}, {genproto}},
 		definitions: [2]string{"deploy/crds/*.yaml", "deploy/crds/*.yaml"},
 		verdict:     "step not reached", about: `^step 2, await Ready of certificates/web: `,
 		// While its watch of Secrets is late, it issues the certificate again and again. v1.21.2 still does.
 		remains: `^certificaterequests\.cert-manager\.io/default/web-\S+ exists`,
+	},
+	{
+		name:   "ipam-in-cluster",
+		issue:  "https://github.com/kubernetes-sigs/cluster-api-ipam-provider-in-cluster/pull/338",
+		module: "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", versions: [2]string{"v1.0.1", "v1.0.3"},
+		program:     "sigs.k8s.io/cluster-api-ipam-provider-in-cluster",
+		definitions: [2]string{"config/crd/bases/*.yaml", "config/crd/bases/*.yaml"},
+		foreign: []string{
+			"sigs.k8s.io/cluster-api@v1.9.5/config/crd/bases/cluster.x-k8s.io_clusters.yaml",
+			"sigs.k8s.io/cluster-api@v1.9.5/config/crd/bases/ipam.cluster.x-k8s.io_*.yaml",
+		},
+		verdict: "other end", about: `^ipaddresses\.ipam\.cluster\.x-k8s\.io/default/second: spec\.address is "10\.0\.0\.10"`,
+	},
+	{
+		name:   "kuberay",
+		issue:  "https://github.com/ray-project/kuberay/issues/715",
+		module: "github.com/ray-project/kuberay/ray-operator", versions: [2]string{"v1.1.1", "v1.2.2"},
+		program:     "github.com/ray-project/kuberay/ray-operator",
+		definitions: [2]string{"config/crd/bases/*.yaml", "config/crd/bases/*.yaml"},
+		verdict:     "invariant", about: `^there are \d heads and \d workers, and the RayCluster has 1 and 2`,
 	},
 }

@@ -30,11 +30,12 @@ func play(ctx context.Context, o options, p pin, s side) (row, error) {
 		return r, err
 	}
 	begin := time.Now()
-	run := test
 	if p.program != "" {
-		run = program
+		if err := build(ctx, p, s, dir); err != nil {
+			return r, err
+		}
 	}
-	if r.text, err = run(ctx, o, p, dir); err != nil {
+	if r.text, err = test(ctx, o, dir); err != nil {
 		return r, err
 	}
 	r.took = time.Since(begin)
@@ -75,31 +76,57 @@ func generate(ctx context.Context, o options, p pin, s side, dir, source string)
 			return err
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(source, p.definitions[s]))
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("%s has no definitions %s: %w", p.module, p.definitions[s], err)
+	if err := copyDefinitions(crds, filepath.Join(source, p.definitions[s])); err != nil {
+		return err
+	}
+	for _, f := range p.foreign {
+		module, rest, _ := strings.Cut(f, "@")
+		version, pattern, _ := strings.Cut(rest, "/")
+		from, err := download(ctx, module, version)
+		if err != nil {
+			return err
+		}
+		if err := copyDefinitions(crds, filepath.Join(from, pattern)); err != nil {
+			return err
+		}
+	}
+	require := []string{library + "@v0.0.0"}
+	if p.program == "" {
+		require = append(require, p.module+"@"+p.version(s))
+		require = append(require, p.requires[s]...)
+	}
+	return initModule(ctx, dir, require, "-replace="+library+"="+o.repository)
+}
+
+func initModule(ctx context.Context, dir string, require []string, edit ...string) error {
+	if _, err := goCommand(ctx, dir, "mod", "init", "example.com/bug"); err != nil {
+		return err
+	}
+	for _, r := range require {
+		edit = append(edit, "-require="+r)
+	}
+	_, err := goCommand(ctx, dir, append([]string{"mod", "edit"}, edit...)...)
+	return err
+}
+
+func copyDefinitions(to, pattern string) error {
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("there are no definitions %s", pattern)
 	}
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(crds, filepath.Base(file)), withoutTemplates(b), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(to, filepath.Base(file)), withoutTemplates(b), 0o644); err != nil {
 			return err
 		}
 	}
-	if _, err := goCommand(ctx, dir, "mod", "init", "example.com/bug"); err != nil {
-		return err
-	}
-	edit := []string{"mod", "edit", "-require=" + p.module + "@" + p.version(s)}
-	for _, r := range p.requires[s] {
-		edit = append(edit, "-require="+r)
-	}
-	if p.program == "" {
-		edit = append(edit, "-require="+library+"@v0.0.0", "-replace="+library+"="+o.repository)
-	}
-	_, err = goCommand(ctx, dir, edit...)
-	return err
+	return nil
 }
 
 // withoutTemplates removes the lines of a definition that a helm chart fills: labels and annotations.
@@ -113,29 +140,28 @@ func withoutTemplates(definition []byte) []byte {
 	return out
 }
 
+// build builds the program of the operator with the module versions that its go.mod demands.
+func build(ctx context.Context, p pin, s side, dir string) error {
+	module := filepath.Join(dir, "program")
+	if err := os.MkdirAll(module, 0o755); err != nil {
+		return err
+	}
+	require := append([]string{p.module + "@" + p.version(s)}, p.requires[s]...)
+	if err := initModule(ctx, module, require); err != nil {
+		return err
+	}
+	_, err := goCommand(ctx, module, "build", "-mod=mod", "-o", filepath.Join(dir, "operator"), p.program)
+	return err
+}
+
 // test runs the test in the generated module.
-func test(ctx context.Context, o options, _ pin, dir string) (string, error) {
+func test(ctx context.Context, o options, dir string) (string, error) {
 	binary := filepath.Join(dir, "bug.test")
 	if _, err := goCommand(ctx, dir, "test", "-mod=mod", "-c", "-o", binary, "."); err != nil {
 		return "", err
 	}
 	return output(ctx, dir, binary, "-test.run=^TestFaults$", "-test.v", "-test.timeout=1h",
 		"-for="+o.search.String())
-}
-
-// program builds the program of the operator and runs it under fairlead simulate.
-func program(ctx context.Context, o options, p pin, dir string) (string, error) {
-	operator, fairlead := filepath.Join(dir, "operator"), filepath.Join(o.dir, "fairlead")
-	if _, err := goCommand(ctx, dir, "build", "-mod=mod", "-o", operator, p.program); err != nil {
-		return "", err
-	}
-	if _, err := goCommand(ctx, o.repository, "build", "-o", fairlead, "./cmd/fairlead"); err != nil {
-		return "", err
-	}
-	arguments := []string{
-		"simulate", "--crds", "crds", "--workload", "workload.yaml", "--for", o.search.String(), "--", operator,
-	}
-	return output(ctx, dir, fairlead, append(arguments, p.arguments...)...)
 }
 
 // output returns what a command prints. The exit code 1 tells of findings.

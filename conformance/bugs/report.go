@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"path"
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -64,7 +64,7 @@ func report(out io.Writer, rows []row) bool {
 	all := true
 	_, _ = fmt.Fprintln(out, "| bug | module | | result |\n|---|---|---|---|")
 	for _, r := range rows {
-		_, number, _ := strings.Cut(r.pin.issue, "/issues/")
+		number := path.Base(r.pin.issue)
 		_, _ = fmt.Fprintf(out, "| [%s #%s](%s) | %s@%s | %s | %s |\n", r.pin.name, number, r.pin.issue, r.pin.module,
 			r.pin.version(r.side), r.side, r)
 	}
