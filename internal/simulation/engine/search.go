@@ -22,7 +22,8 @@ const (
 type Options struct {
 	Seed      uint64
 	Schedules int           // largest number of schedules with faults; 0: no bound
-	Until     time.Duration // no new schedule begins after this time; 0: no bound
+	Until     time.Duration // no new schedule begins this long after the runs without faults; 0: no bound
+	Deadline  time.Time     // no new schedule begins after it; zero: none
 	Faults    []FaultKind   // default: all, in the order of Classes
 	Kinds     []string      // resources whose moments are used; default: all
 	Ignore    []string      // paths that are not compared
@@ -112,6 +113,7 @@ type search struct {
 	driver Driver
 	o      Options
 	start  time.Time
+	from   time.Time // the end of the runs without faults
 
 	mu     sync.Mutex
 	report *Report
@@ -125,6 +127,7 @@ func (s *search) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.from = time.Now()
 	s.report.Writes, s.report.Changes, s.report.Disagree = len(ref.Writes), len(ref.Changes), ref.Disagree
 	s.report.Warnings = ref.Warnings
 	if found := faultless(ref); len(found) > 0 {
@@ -261,7 +264,8 @@ func (s *search) over(ctx context.Context) bool {
 
 func (s *search) overLocked(ctx context.Context) bool {
 	return ctx.Err() != nil || s.o.Schedules > 0 && s.begun >= s.o.Schedules ||
-		s.o.Until > 0 && time.Since(s.start) >= s.o.Until || len(s.report.Findings) >= maxFindings
+		s.o.Until > 0 && time.Since(s.from) >= s.o.Until ||
+		!s.o.Deadline.IsZero() && time.Now().After(s.o.Deadline) || len(s.report.Findings) >= maxFindings
 }
 
 // queue hands out plans in order. The lock of the search guards it.

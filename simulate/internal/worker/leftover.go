@@ -22,7 +22,7 @@ func leftBehind() leftovers {
 	if len(goroutine.Bubble()) == 0 {
 		return nil
 	}
-	time.Sleep(linger)
+	<-time.After(linger)
 	synctest.Wait()
 	left := leftovers{}
 	for _, stack := range goroutine.Bubble() {
