@@ -1,16 +1,15 @@
-// Command bugs reproduces published bugs of public operators by enumeration of faults. Package simulate or fairlead
-// simulate runs each operator at a version before the fix, where it has to find the bug, and at one after the fix, where
-// it must not.
+// Command bugs reproduces published bugs of public operators by enumeration of faults. Package simulate runs each
+// operator at a version before the fix, where it has to find the bug, and at one after the fix, where it must not.
 //
 //	make conformance-bugs                             # in the root: all bugs
 //	make conformance-bugs BUGS='-bugs cert-manager'   # those whose name matches
 //	go run ./bugs -only before -v                     # here: only the versions before the fix, with all output
 //
-// The operators are Go modules at the versions in pins.go. Nothing of them is changed: a test of ours in testdata/ starts
-// their controllers, or the program that they publish is built and run. No workload names a moment or a fault.
+// The operators are Go modules at the versions in pins.go. Nothing of them is changed: a test of ours in testdata/
+// starts their controllers, or the program that they publish is built and run. No workload names a moment or a fault.
 //
-// The table on stdout has a row for each bug. The exit code is 1 if a bug is not found before its fix, is found after it,
-// or if there is a finding that the pin does not know.
+// The table on stdout has a row for each side of a bug. The exit code is 1 if a bug is not found before its fix, is found
+// after it, or if there is a finding that the pin does not know.
 package main
 
 import (

@@ -31,8 +31,8 @@ func NewNormalizer(names []string) *Normalizer {
 	return &Normalizer{names: map[string]string{}, exact: map[string]string{}, own: newRandom(names)}
 }
 
-// Learn records the generated name and the uid of an object, and the addresses that the cluster gave it. It also records
-// the random parts of a name that the subject has made up, since the subject may use them elsewhere, as in a label.
+// Learn records the generated name and the uid of an object, and the addresses that the cluster gave it. It also
+// records the random parts of a name that the subject has made up. The subject may use them elsewhere, as in a label.
 func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructured) {
 	if prefix := obj.GetGenerateName(); prefix != "" && strings.HasPrefix(obj.GetName(), prefix) {
 		if _, known := n.names[obj.GetName()]; !known {

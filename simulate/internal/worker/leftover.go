@@ -40,6 +40,7 @@ func (l leftovers) String() string {
 		by = append(by, fmt.Sprintf("%d of %s", n, name))
 	}
 	slices.Sort(by)
-	return "the subject leaves goroutines behind when its context ends, so that each schedule takes a process of its own: " +
-		strings.Join(by, ", ")
+	const text = "the subject leaves goroutines behind when its context ends, so that each schedule takes a process of " +
+		"its own: "
+	return text + strings.Join(by, ", ")
 }
