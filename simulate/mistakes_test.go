@@ -218,10 +218,10 @@ func TestLeavesGoroutines(t *testing.T) {
 			go func() { select {} }()
 			go func() {
 				for {
-					time.Sleep(10 * time.Minute)
+					<-time.After(10 * time.Minute)
 				}
 			}()
-			go func() { time.Sleep(10 * time.Second) }() // ends in time
+			go func() { <-time.After(10 * time.Second) }() // ends in time
 			return start(ctx, cfg)
 		}
 		report, err := simulate.Search(t, fmt.Sprint(fixed), leaves, simulate.ApplyObject(web()), simulate.Await(ready),

@@ -166,7 +166,7 @@ func (s *search) run(ctx context.Context) error {
 }
 
 // reference plays the first steps of the workload without faults; 0 means all. If known is nil, it finds the names that
-// the subject makes up, and then the fields that vary. After each it plays the workload once more with what it has found.
+// the subject makes up, and then the fields that vary. After each it plays the workload once more, with what it found.
 func (s *search) reference(ctx context.Context, steps int, known *Plan) (*Reference, error) {
 	p := Plan{Seed: s.o.Seed, Steps: steps}
 	if known != nil {
