@@ -79,17 +79,6 @@ func generate(ctx context.Context, o options, p pin, s side, dir, source string)
 	if err := copyDefinitions(crds, filepath.Join(source, p.definitions[s])); err != nil {
 		return err
 	}
-	for _, f := range p.foreign {
-		module, rest, _ := strings.Cut(f, "@")
-		version, pattern, _ := strings.Cut(rest, "/")
-		from, err := download(ctx, module, version)
-		if err != nil {
-			return err
-		}
-		if err := copyDefinitions(crds, filepath.Join(from, pattern)); err != nil {
-			return err
-		}
-	}
 	require := []string{library + "@v0.0.0"}
 	if p.program == "" {
 		require = append(require, p.module+"@"+p.version(s))

@@ -42,7 +42,7 @@ func workers(n int64) func(simulate.World) error {
 	}
 }
 
-// atMost holds what the user has ordered: a head and at most maxReplicas workers are paid for.
+// atMost checks that there are no more pods than the RayCluster has ordered.
 func atMost(w simulate.World) error {
 	heads, workers := 0, 0
 	for _, pod := range w.Objects("pods") {
