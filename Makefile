@@ -23,8 +23,10 @@ TABLE ?=
 # How long a soak plays random schedules, then hostile tenants, then how long it fuzzes, and then how long it repeats all tests.
 SOAK ?= 1h
 BENCHTIME ?= 1s
-# What goes to the program of make conformance, such as -runs 5 -suites 'pkg/(cache|client)$$'.
+# What goes to the program of make conformance-suites, such as -runs 5 -suites 'pkg/(cache|client)$$'.
 CONFORMANCE ?=
+# What goes to the program of make conformance-bugs, such as -bugs cert-manager.
+BUGS ?=
 # What make image calls it, and what make release makes.
 IMAGE ?= fairlead:dev
 VERSION ?=
@@ -81,9 +83,17 @@ bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 	@$(BIN)/fairlead up --temporary -- $(GO) -C bench test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem -timeout 2h ./...
 
 .PHONY: conformance
-conformance: ## Run the suites of controller-runtime and of public operators, stock and on our cache (CONFORMANCE='-runs 5 -suites jobset')
+conformance: conformance-suites conformance-bugs ## Run the suites of other projects with our cache, and find published bugs of public operators again
+
+.PHONY: conformance-suites
+conformance-suites: ## Run the suites of controller-runtime and of public operators, stock and on our cache (CONFORMANCE='-runs 5 -suites jobset')
 	@echo "==> conformance (the first time, a control plane and the suites are built: about half an hour on two cores)"
 	@$(GO) -C conformance run . $(CONFORMANCE)
+
+.PHONY: conformance-bugs
+conformance-bugs: ## Find published bugs of public operators before their fix, and not after it (BUGS='-bugs cert-manager')
+	@echo "==> conformance-bugs (up to 15 minutes for each version, after the operators and a control plane are built)"
+	@$(GO) -C conformance run ./bugs $(BUGS)
 
 .PHONY: soak
 soak: setup-tests build ## Play random fault schedules for an hour, then hostile tenants, then fuzz targets, then every test over and over (SOAK=1h each)

@@ -78,12 +78,6 @@ func TestNotJudged(t *testing.T) {
 				return err
 			}), nil, `Set Metrics: metricsserver.Options{BindAddress: "0"}`,
 		},
-		{
-			"LeavesGoroutines", idle(func(context.Context) error {
-				go func() { select {} }()
-				return nil
-			}), nil, "The subject leaves goroutines behind",
-		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			parts := append([]simulate.Part{simulate.ApplyObject(web())}, tt.parts...)
@@ -212,6 +206,38 @@ func TestHeartbeatsAndLogs(t *testing.T) {
 	}
 	if report != nil && (len(report.Findings) > 0 || report.FailedCount > 0 || report.Played != 20) {
 		t.Error(engine.Text(report, engine.Names{}))
+	}
+}
+
+// Goroutines that a subject leaves behind, asleep or blocked, cost a process for each schedule, and the report says so.
+func TestLeavesGoroutines(t *testing.T) {
+	for _, fixed := range []bool{false, true} {
+		leaves := createdTwice(fixed)
+		start := leaves.Start
+		leaves.Start = func(ctx context.Context, cfg *rest.Config) error {
+			go func() { select {} }()
+			go func() {
+				for {
+					<-time.After(10 * time.Minute)
+				}
+			}()
+			go func() { <-time.After(10 * time.Second) }() // ends in time
+			return start(ctx, cfg)
+		}
+		report, err := simulate.Search(t, fmt.Sprint(fixed), leaves, simulate.ApplyObject(web()), simulate.Await(ready),
+			simulate.Schedules(30))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report == nil {
+			continue // a child
+		}
+		text := engine.Text(report, engine.Names{})
+		if (len(report.Findings) == 0) != fixed || report.FailedCount > 0 ||
+			!strings.Contains(text, "the subject leaves goroutines behind when its context ends") ||
+			!strings.Contains(text, "2 of ") && !strings.Contains(text, "1 of ") {
+			t.Error(text)
+		}
 	}
 }
 

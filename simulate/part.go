@@ -158,8 +158,8 @@ func Schedules(n int) Part {
 	})
 }
 
-// Until bounds the real time of the search. The default is two minutes. The search also ends before the deadline of the
-// test.
+// Until bounds the real time of the search after the runs without faults. The default is two minutes. The search also
+// ends before the deadline of the test.
 func Until(d time.Duration) Part {
 	return partFunc(func(c *course) error {
 		if d <= 0 {

@@ -64,7 +64,7 @@ func Test(t *testing.T, s Subject, parts ...Part) {
 		t.Fatal(text)
 	case report.Interrupted:
 		t.Fatal("simulate: interrupted\n" + text)
-	case report.Played > 0 && report.FailedCount == report.Played:
+	case report.FailedCount == report.Played:
 		t.Fatal("simulate: no schedule could be judged\n" + text)
 	}
 	t.Log(text)
@@ -96,7 +96,7 @@ func search(t *testing.T, id string, s Subject, parts []Part) (*engine.Report, e
 	o := c.options
 	o.Until = c.until
 	if deadline, ok := t.Deadline(); ok {
-		o.Until = min(o.Until, max(time.Until(deadline)-reserve, time.Second))
+		o.Deadline = deadline.Add(-reserve)
 	}
 	if testing.Verbose() {
 		o.Progress = func(line string) { _, _ = fmt.Fprintln(t.Output(), "simulate:", line) }

@@ -70,6 +70,7 @@ func TestPlantedBugs(t *testing.T) {
 		says    string
 	}{
 		{"CreatedTwice", createdTwice, make, engine.Left, "configmaps/default/web-*"},
+		{"RandomContent", randomContent, late, engine.Left, "configmaps/default/web-*"},
 		{"WaitsBriefly", waitsBriefly, late, engine.Left, "configmaps/default/web-*"},
 		{"OwnName", ownName, make, engine.Left, "configmaps/default/web-*"},
 		{"Leaks", leaks, remove, engine.Left, "configmaps/default/web-*"},

@@ -231,6 +231,26 @@ func createdTwice(fixed bool) simulate.Subject {
 	})
 }
 
+// randomContent does as createdTwice does, with a password in the ConfigMap, so that each run has other content.
+func randomContent(fixed bool) simulate.Subject {
+	return controller(func(t *toy, w widget) error {
+		known, err := t.configMaps.List(labels.Set{"widget": w.GetName()}.AsSelector())
+		if err != nil {
+			return err
+		}
+		if len(known) == 0 {
+			cm := configMap(w, w.GetName())
+			if cm.Data["password"] = rand.String(20); !fixed {
+				cm.Name, cm.GenerateName = "", w.GetName()+"-"
+			}
+			if _, err := t.create(cm); ignore(err, apierrors.IsAlreadyExists) != nil {
+				return err
+			}
+		}
+		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+	})
+}
+
 // waitsBriefly waits after a creation for its cache, as many operators do, and gives up after ten seconds. Its twin has
 // a fixed name.
 func waitsBriefly(fixed bool) simulate.Subject {

@@ -39,6 +39,31 @@ func Stacks(ids ...ID) string {
 	return strings.Join(found, "\n\n")
 }
 
+// Bubble returns the stacks of all other goroutines in the bubble of testing/synctest that the caller runs in.
+func Bubble() []string {
+	const label = ", synctest bubble "
+	own := string(Current())
+	var others []string
+	// Goroutines of package testing, which wait for the caller.
+	const root, test = "internal/synctest.Run(", "testing/synctest.testingSynctestTest("
+	bubble := ""
+	stacks := strings.Split(dump(), "\n\n")
+	for _, one := range stacks {
+		if header, _, _ := strings.Cut(one, "]"); strings.HasPrefix(one, own) {
+			_, bubble, _ = strings.Cut(header, label)
+		}
+	}
+	for _, one := range stacks {
+		header, _, _ := strings.Cut(one, "]")
+		_, of, ok := strings.Cut(header, label)
+		if ok && of == bubble && !strings.HasPrefix(one, own) && !strings.Contains(one, root) &&
+			!strings.Contains(one, test) {
+			others = append(others, strings.TrimSpace(one))
+		}
+	}
+	return others
+}
+
 // dump returns the stacks of all goroutines.
 func dump() string {
 	for size := 1 << 16; ; size *= 4 {

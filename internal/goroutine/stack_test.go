@@ -3,6 +3,7 @@ package goroutine_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 
@@ -39,4 +40,25 @@ func TestStacks(t *testing.T) {
 	if got := goroutine.Stacks(own); strings.Contains(got, "\n\n") || !strings.Contains(got, "TestStacks(") {
 		t.Errorf("of the test's goroutine:\n%s", got)
 	}
+}
+
+func TestBubble(t *testing.T) {
+	t.Parallel()
+	outside, until := make(chan goroutine.ID), make(chan struct{})
+	go waiting(outside, until)
+	<-outside
+	defer close(until)
+	synctest.Test(t, func(t *testing.T) {
+		if got := goroutine.Bubble(); len(got) > 0 {
+			t.Errorf("a bubble with one goroutine has %q", got)
+		}
+		ids, until := make(chan goroutine.ID), make(chan struct{})
+		go waiting(ids, until)
+		id := <-ids
+		if got := goroutine.Bubble(); len(got) != 1 || !strings.HasPrefix(got[0], string(id)) {
+			t.Errorf("a bubble with one other goroutine, %s, has %q", id, got)
+		}
+		close(until)
+		synctest.Wait()
+	})
 }

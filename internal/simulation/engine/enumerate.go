@@ -26,6 +26,7 @@ type Reference struct {
 	Changes  []Moment // of objects that the subject watches
 	Disagree []string // objects and fields that differ between the runs, for the report
 	Names    []string // expressions of names that the subject makes up at random
+	Varies   []string // fields that differ between the runs, and do not identify a moment
 
 	varying map[string]bool // endpoints whose calls differ between the runs, such as by a uid in the body
 }

@@ -9,6 +9,7 @@ import (
 
 const (
 	shortestRandom = 4  // characters of the random part of a name
+	shortestAlone  = 5  // characters of a random part that is replaced wherever it occurs
 	mostRandom     = 20 // expressions, for a subject whose names have nothing in common
 )
 
@@ -134,4 +135,15 @@ func (r random) replace(s string) string {
 		s = e.ReplaceAllString(s, "${1}*")
 	}
 	return s
+}
+
+// parts returns the random parts of a name that are long enough to be told from other texts.
+func (r random) parts(name string) []string {
+	var out []string
+	for _, e := range r {
+		if at := e.FindStringSubmatchIndex(name); at != nil && at[1]-at[3] >= shortestAlone {
+			out = append(out, name[at[3]:at[1]])
+		}
+	}
+	return out
 }

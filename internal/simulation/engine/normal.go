@@ -20,7 +20,7 @@ const Touched = "simulate.fairlead.io/touched"
 // generated names, uids and times by texts that are the same in each run. It learns names and uids from the objects of
 // its run. It is not safe for concurrent use.
 type Normalizer struct {
-	names map[string]string // generated name → generateName and a star
+	names map[string]string // generated name → generateName and a star; random part of another name → a star
 	exact map[string]string // uid or address → text with the canonical reference
 	repl  *strings.Replacer // of names; nil after a new one
 	own   random            // names that the subject makes up
@@ -31,11 +31,18 @@ func NewNormalizer(names []string) *Normalizer {
 	return &Normalizer{names: map[string]string{}, exact: map[string]string{}, own: newRandom(names)}
 }
 
-// Learn records the generated name and the uid of an object, and the addresses that the cluster gave it.
+// Learn records the generated name and the uid of an object, and the addresses that the cluster gave it. It also
+// records the random parts of a name that the subject has made up. The subject may use them elsewhere, as in a label.
 func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructured) {
 	if prefix := obj.GetGenerateName(); prefix != "" && strings.HasPrefix(obj.GetName(), prefix) {
 		if _, known := n.names[obj.GetName()]; !known {
 			n.names[obj.GetName()] = prefix + "*"
+			n.repl = nil
+		}
+	}
+	for _, part := range n.own.parts(obj.GetName()) {
+		if _, known := n.names[part]; !known {
+			n.names[part] = "*"
 			n.repl = nil
 		}
 	}

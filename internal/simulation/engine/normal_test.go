@@ -83,3 +83,24 @@ func TestPairsOfGeneratedNames(t *testing.T) {
 		t.Error("a state without a leader equals one with a leader")
 	}
 }
+
+// A random part of a name that the subject makes up is also known without the rest of the name, as in a label. A part
+// that could be another text is not.
+func TestPartsOfOwnNames(t *testing.T) {
+	object := func(name, label string) map[string]any {
+		return map[string]any{"metadata": map[string]any{"name": name, "labels": map[string]any{"hash": label}}}
+	}
+	for _, tt := range []struct{ name, label, shown, want string }{
+		{"web-x7x2k", "1234-x7x2k", "web-*", "1234-*"},
+		{"web-bcdfg", "1234-bcdfg", "web-*", "1234-*"},
+		{"cache-2000", "1234-2000", "cache-*", "1234-2000"},
+		{"web", "1234", "web", "1234"},
+	} {
+		n := engine.NewNormalizer([]string{`\b(web-)[b-df-hj-np-tv-z2-9]{5}\b`, `\b(cache-)[0-9a-f]{4}\b`})
+		u := &unstructured.Unstructured{Object: object(tt.name, tt.label)}
+		n.Learn(schema.GroupResource{Resource: "pods"}, u)
+		if d := cmp.Diff(object(tt.shown, tt.want), n.Object(u)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, d)
+		}
+	}
+}

@@ -34,6 +34,8 @@ type Outcome struct {
 	// Watched are the kinds that the subject watches, and Leads reports whether it uses a lock for leader election.
 	Watched []string `json:"watched,omitempty"`
 	Leads   bool     `json:"leads,omitempty"`
+	// Values are the texts of all fields. Only a reference has them.
+	Values Values `json:"values,omitempty"`
 	// Warnings are facts about the run that the report shows once.
 	Warnings []string `json:"warnings,omitempty"`
 	// Elapsed is the duration of the run on its own clock.

@@ -117,6 +117,8 @@ type Plan struct {
 	Steps int `json:"steps,omitempty"`
 	// Names are expressions of names that the subject makes up at random, as randomNames returns them.
 	Names []string `json:"names,omitempty"`
+	// Varies are fields that differ from run to run, and so do not identify a moment: the elements of a Varying.
+	Varies []string `json:"varies,omitempty"`
 }
 
 func (p Plan) String() string {

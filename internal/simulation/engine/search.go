@@ -22,7 +22,8 @@ const (
 type Options struct {
 	Seed      uint64
 	Schedules int           // largest number of schedules with faults; 0: no bound
-	Until     time.Duration // no new schedule begins after this time; 0: no bound
+	Until     time.Duration // no new schedule begins this long after the runs without faults; 0: no bound
+	Deadline  time.Time     // no new schedule begins after it; zero: none
 	Faults    []FaultKind   // default: all, in the order of Classes
 	Kinds     []string      // resources whose moments are used; default: all
 	Ignore    []string      // paths that are not compared
@@ -112,6 +113,7 @@ type search struct {
 	driver Driver
 	o      Options
 	start  time.Time
+	from   time.Time // the end of the runs without faults
 
 	mu     sync.Mutex
 	report *Report
@@ -125,12 +127,13 @@ func (s *search) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.from = time.Now()
 	s.report.Writes, s.report.Changes, s.report.Disagree = len(ref.Writes), len(ref.Changes), ref.Disagree
 	s.report.Warnings = ref.Warnings
 	if found := faultless(ref); len(found) > 0 {
 		s.report.Findings = []Finding{{
 			Symptoms: found, Shown: references, Of: references, Steps: s.o.Steps, Trace: ref.Trace, Without: ref.Trace,
-			Plan: Plan{Seed: s.o.Seed, Names: ref.Names},
+			Plan: Plan{Seed: s.o.Seed, Names: ref.Names, Varies: ref.Varies},
 		}}
 		return nil
 	}
@@ -162,22 +165,31 @@ func (s *search) run(ctx context.Context) error {
 	return nil
 }
 
-// reference plays the first steps of the workload without faults; 0 means all. If no names are given and the subject
-// makes up names, it plays them once more with the expressions of these names.
-func (s *search) reference(ctx context.Context, steps int, names []string) (*Reference, error) {
-	runs, err := s.without(ctx, Plan{Seed: s.o.Seed, Steps: steps, Names: names})
+// reference plays the first steps of the workload without faults; 0 means all. If known is nil, it finds the names that
+// the subject makes up, and then the fields that vary. After each it plays the workload once more, with what it found.
+func (s *search) reference(ctx context.Context, steps int, known *Plan) (*Reference, error) {
+	p := Plan{Seed: s.o.Seed, Steps: steps}
+	if known != nil {
+		p.Names, p.Varies = known.Names, known.Varies
+	}
+	runs, err := s.without(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	if len(names) == 0 {
-		if names = randomNames(runs); len(names) > 0 {
-			if runs, err = s.without(ctx, Plan{Seed: s.o.Seed, Steps: steps, Names: names}); err != nil {
+	if known == nil {
+		if p.Names = randomNames(runs); len(p.Names) > 0 {
+			if runs, err = s.without(ctx, p); err != nil {
+				return nil, err
+			}
+		}
+		if p.Varies = varyingFields(runs); len(p.Varies) > 0 {
+			if runs, err = s.without(ctx, p); err != nil {
 				return nil, err
 			}
 		}
 	}
 	ref := NewReference(runs, s.o.Ignore)
-	ref.Names = names
+	ref.Names, ref.Varies = p.Names, p.Varies
 	return ref, nil
 }
 
@@ -252,7 +264,8 @@ func (s *search) over(ctx context.Context) bool {
 
 func (s *search) overLocked(ctx context.Context) bool {
 	return ctx.Err() != nil || s.o.Schedules > 0 && s.begun >= s.o.Schedules ||
-		s.o.Until > 0 && time.Since(s.start) >= s.o.Until || len(s.report.Findings) >= maxFindings
+		s.o.Until > 0 && time.Since(s.from) >= s.o.Until ||
+		!s.o.Deadline.IsZero() && time.Now().After(s.o.Deadline) || len(s.report.Findings) >= maxFindings
 }
 
 // queue hands out plans in order. The lock of the search guards it.
@@ -278,7 +291,7 @@ func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
 		if !ok {
 			return
 		}
-		p.Seed, p.Names = s.o.Seed, ref.Names
+		p.Seed, p.Names, p.Varies = s.o.Seed, ref.Names, ref.Varies
 		out, err := s.driver.Play(ctx, p, ref.Want)
 		if ctx.Err() != nil {
 			return
@@ -346,7 +359,7 @@ func (s *search) follow(ctx context.Context, ref *Reference, p Plan, out *Outcom
 	}
 	clean := true
 	for i := range uint64(replays) {
-		if _, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i, Names: p.Names}, symptom); ok {
+		if _, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i, Names: p.Names, Varies: p.Varies}, symptom); ok {
 			clean = false
 		}
 	}
@@ -404,7 +417,7 @@ func (s *search) shrink(ctx context.Context, ref *Reference, p Plan, out *Outcom
 		}
 	}
 	for steps := 1; steps < s.o.Steps && ctx.Err() == nil; steps++ {
-		shorter, err := s.reference(ctx, steps, p.Names)
+		shorter, err := s.reference(ctx, steps, &p)
 		if err != nil || len(faultless(shorter)) > 0 {
 			continue
 		}
@@ -436,7 +449,7 @@ func Replay(ctx context.Context, d Driver, o Options, p Plan) (*Report, error) {
 	s := &search{driver: d, o: o, start: time.Now(), report: &Report{Seed: p.Seed}, found: map[string]bool{}}
 	s.o.Workers = max(s.o.Workers, 1)
 	s.o.Seed = p.Seed
-	ref, err := s.reference(ctx, p.Steps, p.Names)
+	ref, err := s.reference(ctx, p.Steps, &p)
 	if err != nil {
 		return s.report, err
 	}

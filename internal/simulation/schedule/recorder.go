@@ -32,6 +32,8 @@ type recorder struct {
 	faults  *injector
 	objects map[objectKey]*unstructured.Unstructured
 	hashes  map[objectKey]string // of normalized content
+	values  engine.Values        // nil: not recorded
+	varying engine.Varying
 	trace   []engine.Event
 	numbers map[engine.Moment]int // writes of the subject, without their number
 	writing int                   // index in trace of the write in progress; -1: none
@@ -46,14 +48,20 @@ type recorder struct {
 	broken   []engine.Broken
 }
 
-func newRecorder(faults *injector, names []string) *recorder {
+// newRecorder returns a recorder of a run of the plan. A reference has the values of all fields in its report.
+func newRecorder(faults *injector, p engine.Plan, reference bool) *recorder {
 	now := time.Now()
-	return &recorder{
-		start: now, last: now, normal: engine.NewNormalizer(names), faults: faults,
+	r := &recorder{
+		start: now, last: now, normal: engine.NewNormalizer(p.Names), faults: faults,
 		objects: map[objectKey]*unstructured.Unstructured{}, hashes: map[objectKey]string{}, numbers: map[engine.Moment]int{},
 		counts:  map[string]int{},
 		writing: -1, changed: make(chan struct{}), requests: map[string][]time.Time{}, watched: map[string]bool{},
+		varying: engine.NewVarying(p.Varies),
 	}
+	if reference {
+		r.values = engine.Values{}
+	}
+	return r
 }
 
 // onChange takes a change, before any watch of the subject shows it.
@@ -83,12 +91,15 @@ func (r *recorder) onChange(c apiserver.Change) {
 	if c.New != nil {
 		after = r.normal.Object(c.New)
 	}
-	m := engine.Moment{
-		Verb: engine.Change, Object: r.normal.Ref(k.resource, k.namespace, k.name), From: engine.Hash(before),
-		To: engine.Hash(after),
-	}
-	if m.From == m.To {
+	if engine.Hash(before) == engine.Hash(after) {
 		return // only what the server assigns, or a time
+	}
+	object := r.normal.Ref(k.resource, k.namespace, k.name)
+	m := engine.Moment{
+		Verb: engine.Change, Object: object, From: r.varying.Hash(object, before), To: r.varying.Hash(object, after),
+	}
+	if r.values != nil {
+		r.values.Add(object, after)
 	}
 	r.last = time.Now()
 	r.counts[m.Object]++
@@ -217,6 +228,7 @@ func (r *recorder) report(out *engine.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out.Reached, out.Trace, out.Broken = r.faults.reached, slices.Clone(r.trace), slices.Clone(r.broken)
+	out.Values = r.values
 	out.Watched, out.Leads = slices.Sorted(maps.Keys(r.watched)), r.leads
 }
 

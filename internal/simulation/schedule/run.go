@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -83,7 +85,7 @@ func New(o Options) (*Run, error) {
 		o.Progress = func() {}
 	}
 	gates := newGates()
-	rec := newRecorder(newInjector(o.Plan, gates), o.Plan.Names)
+	rec := newRecorder(newInjector(o.Plan, gates), o.Plan, o.Want == nil)
 	rec.concurrent = o.Stored != nil
 	r := &Run{o: o, rec: rec, outside: newOutside(o.Outside)}
 	r.wire = &wire{
@@ -402,21 +404,29 @@ func (r *Run) resolve(ref string) (res apiserver.Resource, namespace, name strin
 	return res, namespace, name, nil
 }
 
-// resource finds a resource by its plural, singular, short name or kind, with or without the group.
+// resource finds a resource by its plural, singular, short name or kind, with or without the group. Of several versions
+// it returns the newest one, which keeps all fields if there is no conversion.
 func (r *Run) resource(name string) (apiserver.Resource, error) {
 	name = strings.ToLower(name)
 	plural, group, qualified := strings.Cut(name, ".")
+	var found *apiserver.Resource
 	for _, res := range r.o.Resources() {
 		if qualified && res.Group != group {
 			continue
 		}
-		for _, x := range append([]string{res.Resource, res.Singular, strings.ToLower(res.Kind)}, res.ShortNames...) {
-			if x == plural {
-				return res, nil
-			}
+		names := append([]string{res.Resource, res.Singular, strings.ToLower(res.Kind)}, res.ShortNames...)
+		if !slices.Contains(names, plural) {
+			continue
+		}
+		if found == nil || res.Group == found.Group && res.Resource == found.Resource &&
+			version.CompareKubeAwareVersionStrings(res.Version, found.Version) > 0 {
+			found = &res
 		}
 	}
-	return apiserver.Resource{}, fmt.Errorf("the API server has no resource %q", name)
+	if found == nil {
+		return apiserver.Resource{}, fmt.Errorf("the API server has no resource %q", name)
+	}
+	return *found, nil
 }
 
 // IsGone reports the error of a request for an object that does not exist.

@@ -36,10 +36,6 @@ var obstacles = []struct{ sign, advice string }{
 			"Make it in Start.",
 	},
 	{
-		"main bubble goroutine has exited but blocked goroutines remain",
-		"The subject leaves goroutines behind when its context ends. Wait for them before Start returns.",
-	},
-	{
 		"made no progress",
 		"The subject waits for something outside of the simulation, such as a network connection, a file or a process. " +
 			"Leave that out in Start, or run the program with simulate.Command.",

@@ -69,7 +69,7 @@ func (p *Pool) Play(ctx context.Context, plan engine.Plan, want *engine.Want) (*
 	}
 	out, err := c.play(ctx, order{Plan: plan, Want: want})
 	var own *playError
-	if c.played++; c.played >= reuse || err != nil && !errors.As(err, &own) {
+	if c.played++; c.played >= reuse || c.last || err != nil && !errors.As(err, &own) {
 		c.end()
 		c = nil
 	}
@@ -85,6 +85,7 @@ type child struct {
 	out    *os.File
 	tail   *tail
 	played int
+	last   bool         // it has ended after its last plan
 	want   *engine.Want // that it was sent last
 }
 
@@ -156,6 +157,7 @@ func (c *child) play(ctx context.Context, o order) (*engine.Outcome, error) {
 	if err := json.Unmarshal(line, &r); err != nil {
 		return nil, fmt.Errorf("cannot read the outcome of a schedule: %w", err)
 	}
+	c.last = r.Last
 	if r.Error != "" {
 		return r.Outcome, &playError{Explain(r.Error)}
 	}

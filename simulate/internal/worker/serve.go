@@ -28,6 +28,7 @@ type order struct {
 type reply struct {
 	Outcome *engine.Outcome `json:"outcome,omitempty"`
 	Error   string          `json:"error,omitempty"`
+	Last    bool            `json:"last,omitempty"` // the child plays no more plans
 }
 
 // IsChild reports whether this process is a child, and whether it serves this test.
@@ -71,6 +72,14 @@ func Serve(t *testing.T, s bubble.Setup) {
 			r.Outcome = out
 			if err != nil {
 				r.Error = err.Error()
+			}
+			if left := leftBehind(); len(left) > 0 {
+				// The bubble cannot end, so this process ends in its place.
+				if r.Last = true; out != nil {
+					out.Warnings = append(out.Warnings, left.String())
+				}
+				_ = enc.Encode(r)
+				os.Exit(leftGoroutines)
 			}
 		})
 		w.playing.Store(false)

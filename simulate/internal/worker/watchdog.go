@@ -19,6 +19,12 @@ const (
 	idle    = 20 * time.Millisecond // of processor time in a second: less than this is none
 )
 
+// Exit codes of children, for those who watch processes.
+const (
+	noProgress     = 3
+	leftGoroutines = 4
+)
+
 // watchdog ends the process if a schedule makes no progress.
 type watchdog struct {
 	playing  atomic.Bool
@@ -43,7 +49,7 @@ func (w *watchdog) run(done <-chan struct{}, out io.Writer) {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		_ = json.NewEncoder(out).Encode(reply{Error: why + "\n" + string(stacks)})
-		os.Exit(3)
+		os.Exit(noProgress)
 	}
 }
 

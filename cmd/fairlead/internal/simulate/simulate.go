@@ -110,7 +110,7 @@ func run(cmd *cobra.Command, s cli.Streams, o *options, command []string) error 
 		return &cli.ExitError{Code: cli.ExitFailure}
 	case report.Interrupted:
 		err = errors.New("interrupted")
-	case report.Played > 0 && report.FailedCount == report.Played:
+	case report.FailedCount == report.Played:
 		err = errors.New("no schedule could be judged")
 	default:
 		return nil

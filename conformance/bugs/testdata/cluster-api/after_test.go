@@ -1,0 +1,14 @@
+package bug
+
+import (
+	"context"
+
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+)
+
+func setup(ctx context.Context, mgr ctrl.Manager) error {
+	r := &machinedeployment.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}
+	return r.SetupWithManager(ctx, mgr, controller.Options{})
+}
