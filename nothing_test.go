@@ -390,8 +390,9 @@ func nothing(ctx context.Context) map[string]func() error {
 		"store.AcquireFor": func() error {
 			return errors.Join(fails(store.AcquireFor[pod](stores)), fails(store.AcquireFor[pod](&store.Cache{}, nil)))
 		},
-		"store.As":        func() error { return fails(store.As[pod](nil)) },
-		"store.Collector": func() error { return ok(prometheus.NewPedanticRegistry().Register(store.Collector(nil))) },
+		"store.As":         func() error { return fails(store.As[pod](nil)) },
+		"store.Collector":  func() error { return ok(prometheus.NewPedanticRegistry().Register(store.Collector(nil))) },
+		"store.CountSlots": func() error { return ok(store.CountSlots(nil, &store.Store{})) },
 		"store.DeclareIndex": func() error {
 			return errors.Join(fails(store.DeclareIndex[pod](nil, "", "", nil)),
 				fails(store.DeclareIndex(stores, "node", "", nodeOf)))

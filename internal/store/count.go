@@ -9,7 +9,7 @@ func CountSlots(stores ...*Store) (byNamespace map[string]int, of shard.Set) {
 	some := false
 	byNamespace = map[string]int{}
 	for _, s := range stores {
-		if s.opt.Shard == "" {
+		if s == nil || s.opt.Shard == "" {
 			continue
 		}
 		base, held, ok := s.intake.counted()

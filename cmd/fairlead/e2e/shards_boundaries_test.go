@@ -75,7 +75,7 @@ func TestBoundariesFollowObjects(t *testing.T) {
 		watches = append(watches, cmd)
 	}
 	begun := time.Now()
-	largest, first := 0, 0
+	first := 0 // the largest load before the change
 	for {
 		code, out, stderr := fairlead(t, "shards", namespace+"/maps", "--kubeconfig", kubeconfig, "-o", "json")
 		var report group.Report
@@ -84,8 +84,7 @@ func TestBoundariesFollowObjects(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		sum := 0
-		largest = 0
+		sum, largest := 0, 0
 		for _, m := range report.Members {
 			if m.Load != nil {
 				sum, largest = sum+*m.Load, max(largest, *m.Load)
