@@ -21,8 +21,10 @@ func TestPrintShards(t *testing.T) {
 		Members: []group.MemberReport{
 			{Name: "a", Slots: []int{0, 1}, Since: now.Add(-time.Hour), Renewed: now.Add(-2 * time.Second), Load: &load},
 			{Name: "b", Since: now.Add(-time.Minute), Uncovered: []string{"Route"}},
-			{Name: "c", Slots: []int{3}, Since: now.Add(-time.Minute), Load: new(7), Uncovered: []string{"Gateway", "Route"},
-				Unready: []int{3}, Reason: "gateways (Failing: Forbidden)"},
+			{
+				Name: "c", Slots: []int{3}, Since: now.Add(-time.Minute), Load: new(7),
+				Uncovered: []string{"Gateway", "Route"}, Unready: []int{3}, Reason: "gateways (Failing: Forbidden)",
+			},
 		},
 		Moving: []group.Move{{Slot: 1, From: "a", To: "b"}, {Slot: 2, To: "b"}},
 	}
