@@ -160,7 +160,7 @@ func (p *replica) reconcile(ctx context.Context, rt *fairlead.Runtime, cm *corev
 // enter records that a replica works on an object. No other replica may do so.
 func (p *replica) enter(rt *fairlead.Runtime, cm *corev1.ConfigMap) error {
 	w, key := p.w, client.KeyOf(cm)
-	if err := rt.Shards().Fence(w.layout.SlotOf(cm.Namespace, cm.UID)); err != nil {
+	if err := rt.Shards().FenceOf(cm.Namespace, cm.UID); err != nil {
 		return err
 	}
 	w.mu.Lock()
