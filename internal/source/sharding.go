@@ -35,7 +35,7 @@ type shardFollower interface {
 	interruptScopes()
 	// behindSlots describes the scopes that are behind.
 	behindSlots(is func(slotProgress) bool) []string
-	// unreadySlots returns the slots of want that are not listed, and describes the scopes that lack them.
+	// unreadySlots returns the slots of want that cannot be listed now, and describes the scopes that lack them.
 	unreadySlots(want shard.Set) (slots shard.Set, scopes []string)
 }
 
@@ -183,8 +183,9 @@ func (h *Sharding) behind(is func(slotProgress) bool) (behind []string, progress
 	return behind, h.progress
 }
 
-// Unready returns the held slots that some running source has not listed yet, and what each of these sources waits for.
-// A resource that the server does not serve needs no list.
+// Unready returns the held slots that some running source has not listed and cannot list now, and what each of these
+// sources waits for. A list in progress does not count, since another member would have to begin it again. A resource
+// that the server does not serve needs no list.
 func (h *Sharding) Unready() (slots shard.Set, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -54,8 +54,8 @@ func TestWaitForSlots(t *testing.T) {
 	})
 }
 
-// TestUnreadySlots: a slot is not ready until it is listed, and the reason names the refusal. A resource that is not
-// served needs no list. Slots that were listed before stay ready.
+// TestUnreadySlots: a slot is not ready while its list fails, and the reason names the refusal. A list in progress does
+// not count, and a resource that is not served needs no list. Slots that were listed before stay ready.
 func TestUnreadySlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,6 +70,14 @@ func TestUnreadySlots(t *testing.T) {
 		}
 		s.hold(0)
 		check("")
+		s.server.On(apiserver.Match{Verb: "list"}, apiserver.Delay(10*time.Minute)) // the list takes its time
+		if err := s.sharding.Gain(t.Context(), fourSlots.Set(1, 2)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		check("")
+		s.server.ClearFaults()
+		s.hold(0)
 		for code, reason := range map[int]string{403: "configmaps (Degraded: Forbidden", 404: ""} {
 			s.server.On(apiserver.Match{Verb: "list"}, apiserver.Answer(apiserver.Failure(code)))
 			if err := s.sharding.Gain(t.Context(), fourSlots.Set(1, 2)); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -232,14 +233,19 @@ func (s *Source) behindSlots(behind func(slotProgress) bool) (out []string) {
 	return out
 }
 
-// unreadySlots returns the slots of want that a scope has not listed, and describes these scopes. A resource that the
-// server does not serve has no objects to list.
+// contactTime is the time since the last useful response during which a scope counts as making progress.
+const contactTime = 5 * time.Second
+
+// unreadySlots returns the slots of want that a scope cannot list now, and describes these scopes. A list in progress
+// does not count, however long it takes. A resource that the server does not serve has no objects to list.
 func (s *Source) unreadySlots(want shard.Set) (slots shard.Set, scopes []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sc := range s.sortedLocked() {
 		lacks, status := sc.filter.unready(want), sc.status()
-		if lacks.IsEmpty() || status.Reason == ReasonNotFound {
+		switch {
+		case lacks.IsEmpty(), status.Reason == ReasonNotFound, status.Phase != Degraded,
+			time.Since(status.LastContact) < contactTime: // after an error, it stays Degraded until the list is complete
 			continue
 		}
 		slots = slots.Union(lacks)
