@@ -172,7 +172,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestBadStarts: what are no boundaries is refused, and the error says why.
+// TestBadStarts: invalid boundaries are refused with an error that says why.
 func TestBadStarts(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

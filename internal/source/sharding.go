@@ -35,8 +35,8 @@ type shardFollower interface {
 	interruptScopes()
 	// behindSlots describes the scopes that are behind.
 	behindSlots(is func(slotProgress) bool) []string
-	// unreadySlots returns the slots of want that cannot be listed now, and describes the scopes that lack them.
-	unreadySlots(want shard.Set) (slots shard.Set, scopes []string)
+	// unreadySlots returns the slots of want that are not listed, and describes the scopes whose lists fail.
+	unreadySlots(want shard.Set) (slots shard.Set, failing []string)
 }
 
 // Sharded is the additional interface of a Sink for sharded sources. The goroutine of the scope makes all calls, as for
@@ -183,17 +183,16 @@ func (h *Sharding) behind(is func(slotProgress) bool) (behind []string, progress
 	return behind, h.progress
 }
 
-// Unready returns the held slots that some running source has not listed and cannot list now, and what each of these
-// sources waits for. A list in progress does not count, since another member would have to begin it again. A resource
-// that the server does not serve needs no list.
+// Unready returns the held slots that some running source has not listed, and why lists fail. The reason is "" while all
+// of them make progress. A resource that the server does not serve needs no list.
 func (h *Sharding) Unready() (slots shard.Set, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var causes []string
 	slots = h.layout.Set()
 	for s := range h.sources {
-		lacking, scopes := s.unreadySlots(h.set)
-		slots, causes = slots.Union(lacking), append(causes, scopes...)
+		lacking, failing := s.unreadySlots(h.set)
+		slots, causes = slots.Union(lacking), append(causes, failing...)
 	}
 	slices.Sort(causes)
 	return slots, strings.Join(causes, "; ")

@@ -54,8 +54,8 @@ func TestWaitForSlots(t *testing.T) {
 	})
 }
 
-// TestUnreadySlots: a slot is not ready while its list fails, and the reason names the refusal. A list in progress does
-// not count, and a resource that is not served needs no list. Slots that were listed before stay ready.
+// TestUnreadySlots: a slot is not ready until it is listed. The reason names a refusal, and is empty during a list. A
+// resource that is not served needs no list. Slots that were listed before stay ready.
 func TestUnreadySlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestUnreadySlots(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		check("")
+		check("", 1, 2)
 		s.server.ClearFaults()
 		s.hold(0)
 		for code, reason := range map[int]string{403: "configmaps (Degraded: Forbidden", 404: ""} {

@@ -236,22 +236,23 @@ func (s *Source) behindSlots(behind func(slotProgress) bool) (out []string) {
 // contactTime is the time since the last useful response during which a scope counts as making progress.
 const contactTime = 5 * time.Second
 
-// unreadySlots returns the slots of want that a scope cannot list now, and describes these scopes. A list in progress
-// does not count, however long it takes. A resource that the server does not serve has no objects to list.
-func (s *Source) unreadySlots(want shard.Set) (slots shard.Set, scopes []string) {
+// unreadySlots returns the slots of want that a scope has not listed, and describes the scopes whose lists fail. A
+// resource that the server does not serve has no objects to list.
+func (s *Source) unreadySlots(want shard.Set) (slots shard.Set, failing []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sc := range s.sortedLocked() {
 		lacks, status := sc.filter.unready(want), sc.status()
-		switch {
-		case lacks.IsEmpty(), status.Reason == ReasonNotFound, status.Phase != Degraded,
-			time.Since(status.LastContact) < contactTime: // after an error, it stays Degraded until the list is complete
+		if lacks.IsEmpty() || status.Reason == ReasonNotFound {
 			continue
 		}
 		slots = slots.Union(lacks)
-		scopes = append(scopes, slotText(s.cfg.Resource.GroupResource(), status))
+		// After an error, the scope stays Degraded until a list is complete.
+		if status.Phase == Degraded && time.Since(status.LastContact) >= contactTime {
+			failing = append(failing, slotText(s.cfg.Resource.GroupResource(), status))
+		}
 	}
-	return slots, scopes
+	return slots, failing
 }
 
 // slotText describes a scope that is behind.

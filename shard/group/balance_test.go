@@ -325,7 +325,7 @@ func TestBalanceLater(t *testing.T) {
 	})
 }
 
-// TestBalanceBusy: a slot whose work takes long stops a change of the boundaries, and the other slots go on.
+// TestBalanceBusy: a slot with long work stops a change of the boundaries. The other slots work as before.
 func TestBalanceBusy(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.objects = numbered("team-%d", 100)

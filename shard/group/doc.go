@@ -41,10 +41,11 @@
 // # Readiness
 //
 // A member may state in its Lease for which of its slots it is not ready, and why ([Group.Ready]). Other slots count as
-// ready. A member that has not been ready for a slot for a minute reports it as NotReady. If another member of the same
-// coverage is ready for other slots, it gives that slot to it, one slot after another. It then counts as one of an
-// older coverage: it gains no slots, and keeps at most its share. Five minutes after the last slot that it gave away,
-// it takes one slot, if it has none. When it is ready for all slots that it holds, it counts like the others again.
+// ready. A member that has failed to become ready for a slot for a minute reports it as NotReady. If another member of
+// the same coverage is ready for other slots, it gives that slot to it, one slot after another. It then counts as one
+// of an older coverage: it gains no slots, and keeps at most its share. Five minutes after the last slot that it gave
+// away, it takes one slot, if it has none. When it is ready for all slots that it holds, it counts like the others
+// again.
 //
 // # Boundaries
 //

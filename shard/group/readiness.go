@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// readyTimeout is how long a member may take to become ready for a slot that it has gained.
+	// readyTimeout is how long a member may fail to become ready for a slot.
 	readyTimeout = time.Minute
 	// retryInterval is the time after which a member that has given slots away takes one again.
 	retryInterval = 5 * time.Minute
@@ -71,14 +71,18 @@ func (d *readiness) plan(r *record, id string, held shard.Set) (give *gift, try,
 	return nil, r.heldBy(id).IsEmpty(), !held.IsEmpty()
 }
 
-// late returns the held slots for which this member has not been ready for readyTimeout, the first one first. some
-// reports whether it is not ready for some slot.
+// late returns the held slots for which this member has failed to become ready for readyTimeout, the first one first.
+// some reports whether it is not ready for some slot.
 func (d *readiness) late(held shard.Set, now time.Time) (late []int, some bool) {
 	lacking, reason := d.unready.of(held)
 	for slot := range d.since {
-		if !lacking.Holds(slot) {
+		if !lacking.Holds(slot) || reason == "" {
 			delete(d.since, slot)
 		}
+	}
+	if reason == "" { // it is ready, or makes progress
+		d.reported = false
+		return nil, !lacking.IsEmpty()
 	}
 	slots := lacking.Layout().Set()
 	for slot := range lacking.Slots() {
@@ -136,7 +140,7 @@ func (d *readiness) gift(r *record, others []member, late []int) *gift {
 // readySlots says in the Lease of a member for which of its slots it is ready.
 type readySlots struct {
 	Ready   int    `json:"ready"`             // number of slots
-	Unready string `json:"unready,omitempty"` // the others, as of shard.Set.String
+	Unready string `json:"unready,omitempty"` // the others, as of shard.Set.String, if Reason is known
 	Reason  string `json:"reason,omitempty"`
 }
 
@@ -146,7 +150,7 @@ const maxReason = 512
 // unready is the function of Group.Ready, or nil.
 type unready func() (slots shard.Set, reason string)
 
-// of returns the held slots for which this member is not ready, and the reason.
+// of returns the held slots for which this member is not ready, and the reason; "" while it makes progress.
 func (u unready) of(held shard.Set) (slots shard.Set, reason string) {
 	if u == nil {
 		return held.Minus(held), ""
@@ -159,7 +163,7 @@ func (u unready) of(held shard.Set) (slots shard.Set, reason string) {
 func (u unready) statement(held shard.Set) string {
 	lacking, reason := u.of(held)
 	s := readySlots{Ready: held.Len() - lacking.Len()}
-	if !lacking.IsEmpty() {
+	if !lacking.IsEmpty() && reason != "" {
 		s.Unready, s.Reason = lacking.String(), cut(reason, maxReason)
 	}
 	text, _ := json.Marshal(s) // marshaling this type cannot fail

@@ -13,7 +13,8 @@ import (
 
 // unreadyFor is the function of Group.Ready of a process in a test: the slots for which it is not ready.
 type unreadyFor struct {
-	set atomic.Pointer[shard.Set]
+	set      atomic.Pointer[shard.Set]
+	progress atomic.Bool // it is becoming ready
 }
 
 func (u *unreadyFor) slots(slots ...int) {
@@ -22,7 +23,9 @@ func (u *unreadyFor) slots(slots ...int) {
 }
 
 func (u *unreadyFor) unready() (shard.Set, string) {
-	if set := u.set.Load(); set != nil {
+	if set := u.set.Load(); set != nil && u.progress.Load() {
+		return *set, ""
+	} else if set != nil {
 		return *set, "maps (Failing: Forbidden)"
 	}
 	return shard.Set{}, ""
@@ -142,6 +145,35 @@ func TestNotReadyForOne(t *testing.T) {
 			t.Errorf("The first one had %d slots and has %d.", n, got)
 		}
 		w.within(0, 8, "five minutes")
+	})
+}
+
+// TestSlowReady: a member that takes long to become ready keeps its slots. One that has given its slots away does not get
+// its share back before it is ready for the slot that it tries.
+func TestSlowReady(t *testing.T) {
+	withReadiness(t, func(t *testing.T, w *world, p []*process, u []*unreadyFor) {
+		before := p[0].g.Held()
+		u[0].progress.Store(true)
+		u[0].slots(all...)
+		w.play(3 * time.Minute)
+		if got := p[0].g.Held(); got != before {
+			t.Errorf("It makes progress and holds %s, want %s.", got, before)
+		}
+		u[0].progress.Store(false)
+		w.play(70 * time.Second)
+		if got := p[0].g.Held(); !got.IsEmpty() {
+			t.Errorf("It fails and holds %s.", got)
+		}
+		u[0].progress.Store(true)
+		w.play(7 * time.Minute)
+		if n := p[0].g.Held().Len(); n != 1 {
+			t.Errorf("It makes progress with the slot that it tries, and holds %d.", n)
+		}
+		u[0].slots()
+		w.play(5 * time.Second)
+		if n := p[0].g.Held().Len(); n < 2 {
+			t.Errorf("It is ready and holds %d slots.", n)
+		}
 	})
 }
 
