@@ -183,8 +183,8 @@ func (h *Sharding) behind(is func(slotProgress) bool) (behind []string, progress
 	return behind, h.progress
 }
 
-// Unready returns the held slots that some running source has not listed, and why lists fail. The reason is "" while all
-// of them make progress. A resource that the server does not serve needs no list.
+// Unready returns the held slots that some running source has not listed, and why lists fail. The reason is "" while
+// all of them make progress. A resource that the server does not serve needs no list.
 func (h *Sharding) Unready() (slots shard.Set, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -218,7 +218,7 @@ func (g *Group) Cover(namespaces, kinds []string, objects func() (byNamespace ma
 // makes progress, such as during a long list. Ready must be called before Run. unready is called every second or so,
 // from any goroutine, and must not block. Without it, a member is ready for each slot that it holds.
 //
-// A member that has failed to become ready for a slot for a minute gives it to a member of the same coverage that is ready for
-// other slots, one slot at a time. It gains none for five minutes, and then takes one again. If no other member is
-// ready, it keeps its slots.
+// A member that has failed to become ready for a slot for a minute gives it to a member of the same coverage that is
+// ready for other slots, one slot at a time. It gains none for five minutes, and then takes one again. If no other
+// member is ready, it keeps its slots.
 func (g *Group) Ready(unready func() (slots shard.Set, reason string)) { g.unready = unready }
