@@ -62,7 +62,8 @@ func TestSharedParts(t *testing.T) {
 	t.Parallel()
 	d := &Decoder{}
 	part := func(o map[string]any) uintptr { return reflect.ValueOf(o["spec"].(map[string]any)["probe"]).Pointer() }
-	probe := `{"httpGet":{"path":"/ready","port":8080},"periods":[1,2,3]}`
+	// A part of the probe could have the place of the probe, which then is never decoded twice in a row at its place.
+	probe := `{"path":"/ready","port":8080}`
 	data := func(i int) []byte { return fmt.Appendf(nil, `{"spec":{"n":[%d],"probe":%s}}`, i, probe) }
 	var last uintptr
 	for i := range 2 * growAfter * minPlaces {
