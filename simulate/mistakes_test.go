@@ -22,11 +22,12 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 	"github.com/fairlead-io/fairlead/simulate"
+	"github.com/fairlead-io/fairlead/simulate/internal/toys"
 )
 
 // idle is a subject that does nothing, but for what fn does first.
 func idle(fn func(ctx context.Context) error) simulate.Subject {
-	return subject(func(ctx context.Context, _ *rest.Config) error {
+	return toys.Subject(func(ctx context.Context, _ *rest.Config) error {
 		if err := fn(ctx); err != nil {
 			return err
 		}
@@ -45,20 +46,20 @@ func TestNotJudged(t *testing.T) {
 		says    string
 	}{
 		{
-			"NeverReady", createdTwice(true),
+			"NeverReady", toys.CreatedTwice(true),
 			[]simulate.Part{simulate.Await(never)},
 			"step 2, await, was not reached: the moon is not full",
 		},
 		{
 			"Ends",
-			subject(func(context.Context, *rest.Config) error { return errors.New("no configuration") }),
+			toys.Subject(func(context.Context, *rest.Config) error { return errors.New("no configuration") }),
 			nil, "the subject ended: no configuration",
 		},
 		{"Nothing", idle(func(context.Context) error { return nil }), nil, "the subject wrote nothing"},
 		{
-			"NeverSettles", controller(func(t *toy, w widget) error {
-				t.again(w.GetName())
-				return t.setStatus(w, map[string]any{"count": fmt.Sprint(w.GetResourceVersion())}, true)
+			"NeverSettles", toys.Controller(func(t *toys.Toy, w toys.Widget) error {
+				t.Again(w.GetName())
+				return t.SetStatus(w, map[string]any{"count": fmt.Sprint(w.GetResourceVersion())}, true)
 			}), nil, "never settles without faults; these objects keep changing: widgets.example.fairlead.io/default/web",
 		},
 		{
@@ -80,7 +81,7 @@ func TestNotJudged(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			parts := append([]simulate.Part{simulate.ApplyObject(web())}, tt.parts...)
+			parts := append([]simulate.Part{simulate.ApplyObject(toys.Web())}, tt.parts...)
 			report, err := simulate.Search(t, "", tt.subject, append(parts, simulate.Schedules(10))...)
 			if report == nil && err == nil {
 				return // a child
@@ -104,7 +105,7 @@ func TestMistakes(t *testing.T) {
 	}
 	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.example.com}\nspec: " +
 		"{versions: 7}\n"
-	apply := simulate.ApplyObject(web())
+	apply, vendor := simulate.ApplyObject(toys.Web()), simulate.External(toys.Vendor, toys.VendorService)
 	start := func(ctx context.Context, _ *rest.Config) error { <-ctx.Done(); return nil }
 	for _, tt := range []struct {
 		name    string
@@ -160,7 +161,7 @@ func TestMistakes(t *testing.T) {
 		{
 			"External",
 			simulate.Subject{Start: start},
-			[]simulate.Part{apply, simulate.External(vendor, vendorService), simulate.External(vendor, vendorService)},
+			[]simulate.Part{apply, vendor, vendor},
 			"given twice",
 		},
 	} {
@@ -178,28 +179,28 @@ func TestMistakes(t *testing.T) {
 
 // Times that a subject writes are no change, and what it prints is not kept.
 func TestHeartbeatsAndLogs(t *testing.T) {
-	beats := controller(func(t *toy, w widget) error {
+	beats := toys.Controller(func(t *toys.Toy, w toys.Widget) error {
 		fmt.Println(strings.Repeat("x", 1<<20))
-		if w.status("phase") != "Ready" {
-			return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+		if w.Status("phase") != "Ready" {
+			return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
 		}
 		go func() {
 			timer := time.NewTimer(30 * time.Second)
 			defer timer.Stop()
 			select {
 			case <-timer.C:
-			case <-t.ctx.Done():
+			case <-t.Context.Done():
 				return
 			}
 			body := fmt.Sprintf(`{"status":{"seen":%q}}`, time.Now().Format(time.RFC3339))
-			_, err := t.widgets.Patch(t.ctx, w.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status")
+			_, err := t.Widgets.Patch(t.Context, w.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status")
 			if err != nil {
-				t.again(w.GetName())
+				t.Again(w.GetName())
 			}
 		}()
 		return nil
 	})
-	report, err := simulate.Search(t, "", beats, simulate.ApplyObject(web()), simulate.Await(ready),
+	report, err := simulate.Search(t, "", beats, simulate.ApplyObject(toys.Web()), simulate.Await(toys.Ready),
 		simulate.Schedules(20))
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +213,7 @@ func TestHeartbeatsAndLogs(t *testing.T) {
 // Goroutines that a subject leaves behind, asleep or blocked, cost a process for each schedule, and the report says so.
 func TestLeavesGoroutines(t *testing.T) {
 	for _, fixed := range []bool{false, true} {
-		leaves := createdTwice(fixed)
+		leaves := toys.CreatedTwice(fixed)
 		start := leaves.Start
 		leaves.Start = func(ctx context.Context, cfg *rest.Config) error {
 			go func() { select {} }()
@@ -224,7 +225,8 @@ func TestLeavesGoroutines(t *testing.T) {
 			go func() { <-time.After(10 * time.Second) }() // ends in time
 			return start(ctx, cfg)
 		}
-		report, err := simulate.Search(t, fmt.Sprint(fixed), leaves, simulate.ApplyObject(web()), simulate.Await(ready),
+		report, err := simulate.Search(t, fmt.Sprint(fixed), leaves, simulate.ApplyObject(toys.Web()),
+			simulate.Await(toys.Ready),
 			simulate.Schedules(30))
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +245,7 @@ func TestLeavesGoroutines(t *testing.T) {
 
 // The report names what the model does not have and the subject uses.
 func TestNotModelled(t *testing.T) {
-	uses := subject(func(ctx context.Context, cfg *rest.Config) error {
+	uses := toys.Subject(func(ctx context.Context, cfg *rest.Config) error {
 		client, err := kubernetes.NewForConfig(cfg)
 		if err != nil {
 			return err
@@ -261,13 +263,13 @@ func TestNotModelled(t *testing.T) {
 		}
 		cm := &corev1.ConfigMap{ObjectMeta: meta}
 		_, err = client.CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{})
-		if err := ignore(err, apierrors.IsAlreadyExists); err != nil {
+		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		<-ctx.Done()
 		return nil
 	})
-	report, err := simulate.Search(t, "", uses, simulate.ApplyObject(web()), simulate.Schedules(1),
+	report, err := simulate.Search(t, "", uses, simulate.ApplyObject(toys.Web()), simulate.Schedules(1),
 		simulate.Faults("crash"))
 	if report == nil && err == nil {
 		return // a child
@@ -287,7 +289,8 @@ func TestSideBySide(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report, err := simulate.Search(t, "", createdTwice(name == "a"), simulate.ApplyObject(web()), simulate.Await(ready),
+			report, err := simulate.Search(t, "", toys.CreatedTwice(name == "a"), simulate.ApplyObject(toys.Web()),
+				simulate.Await(toys.Ready),
 				simulate.Schedules(30))
 			if err != nil {
 				t.Fatal(err)
@@ -302,8 +305,8 @@ func TestSideBySide(t *testing.T) {
 // A finding can be replayed from its plan, and its files show it.
 func TestReplay(t *testing.T) {
 	out := t.TempDir()
-	parts := []simulate.Part{simulate.ApplyObject(web()), simulate.Await(ready), simulate.Out(out)}
-	report, err := simulate.Search(t, "", createdTwice(false), parts...)
+	parts := []simulate.Part{simulate.ApplyObject(toys.Web()), simulate.Await(toys.Ready), simulate.Out(out)}
+	report, err := simulate.Search(t, "", toys.CreatedTwice(false), parts...)
 	if report == nil && err == nil {
 		return // a child
 	}
@@ -320,7 +323,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("1.html is %s, error %v", html, err)
 	}
 	t.Setenv("FAIRLEAD_SIMULATE_PLAN", string(plan))
-	again, err := simulate.Search(t, "", createdTwice(false), parts...)
+	again, err := simulate.Search(t, "", toys.CreatedTwice(false), parts...)
 	if err != nil || len(again.Findings) != 1 || again.Findings[0].Symptoms[0] != report.Findings[0].Symptoms[0] {
 		t.Errorf("the replay gives %+v, error %v; want %+v", again, err, report.Findings[0].Symptoms)
 	}

@@ -1,4 +1,6 @@
-package simulate_test
+// Package toys has small controllers on client-go's informers, each with a bug that package simulate has to find, and
+// its twin without it. Their definition is testdata/widgets.yaml of simulate, where their tests run.
+package toys
 
 import (
 	"context"
@@ -34,46 +36,45 @@ import (
 	"github.com/fairlead-io/fairlead/simulate"
 )
 
-// The toys are small controllers on client-go's informers. Each has one bug, and a twin without it.
-
 var widgets = schema.GroupVersionResource{Group: "example.fairlead.io", Version: "v1", Resource: "widgets"}
 
 const finalizer = "example.fairlead.io/toy"
 
-// toy is what a reconcile function works with. The listers read the caches of informers.
-type toy struct {
-	ctx        context.Context
+// Toy is what a reconcile function works with. The listers read the caches of informers.
+type Toy struct {
+	Context    context.Context // of the process
 	client     kubernetes.Interface
-	widgets    dynamic.ResourceInterface
+	Widgets    dynamic.ResourceInterface
 	configMaps listers.ConfigMapNamespaceLister
-	again      func(name string) // soon
+	Again      func(name string) // reconciles soon
 }
 
-// widget is a widget as a reconcile function sees it.
-type widget struct{ *unstructured.Unstructured }
+// Widget is a widget as a reconcile function sees it.
+type Widget struct{ *unstructured.Unstructured }
 
-func (w widget) size() int64 {
+func (w Widget) size() int64 {
 	n, _, _ := unstructured.NestedInt64(w.Object, "spec", "size")
 	return n
 }
 
-func (w widget) status(field string) string {
+// Status returns a field of the status, or "".
+func (w Widget) Status(field string) string {
 	s, _, _ := unstructured.NestedString(w.Object, "status", field)
 	return s
 }
 
-// controller returns a subject that calls reconcile for each widget that it knows from its cache, and again when one of
+// Controller returns a subject that calls reconcile for each widget that it knows from its cache, and again when one of
 // the widget's ConfigMaps changes, or after a failure.
-func controller(reconcile func(*toy, widget) error) simulate.Subject {
-	return subject(func(ctx context.Context, cfg *rest.Config) error { return runToy(ctx, cfg, reconcile) })
+func Controller(reconcile func(*Toy, Widget) error) simulate.Subject {
+	return Subject(func(ctx context.Context, cfg *rest.Config) error { return runToy(ctx, cfg, reconcile) })
 }
 
-// subject is a subject with the kind Widget.
-func subject(start func(context.Context, *rest.Config) error) simulate.Subject {
+// Subject returns a subject with the kind Widget.
+func Subject(start func(context.Context, *rest.Config) error) simulate.Subject {
 	return simulate.Subject{Start: start, CRDs: "testdata/widgets.yaml"}
 }
 
-func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) error) error {
+func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*Toy, Widget) error) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -105,9 +106,9 @@ func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) 
 	if _, err := cm.Informer().AddEventHandler(handler(label)); err != nil {
 		return err
 	}
-	t := &toy{
-		again: func(name string) { queue.AddAfter(name, 100*time.Millisecond) }, ctx: ctx, client: client,
-		widgets: dyn.Resource(widgets).Namespace("default"), configMaps: cm.Lister().ConfigMaps("default"),
+	t := &Toy{
+		Again: func(name string) { queue.AddAfter(name, 100*time.Millisecond) }, Context: ctx, client: client,
+		Widgets: dyn.Resource(widgets).Namespace("default"), configMaps: cm.Lister().ConfigMaps("default"),
 	}
 	typed.Start(ctx.Done())
 	untyped.Start(ctx.Done())
@@ -123,7 +124,7 @@ func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) 
 		}
 		obj, err := w.Lister().ByNamespace("default").Get(name)
 		if err == nil {
-			err = reconcile(t, widget{obj.(*unstructured.Unstructured).DeepCopy()})
+			err = reconcile(t, Widget{obj.(*unstructured.Unstructured).DeepCopy()})
 		}
 		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			queue.AddRateLimited(name)
@@ -134,11 +135,11 @@ func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) 
 	}
 }
 
-// setStatus writes fields of the status. With version set it fails if the widget has changed since it was read.
-func (t *toy) setStatus(w widget, fields map[string]any, version bool) error {
+// SetStatus writes fields of the status. With version set it fails if the widget has changed since it was read.
+func (t *Toy) SetStatus(w Widget, fields map[string]any, version bool) error {
 	changed := false
 	for k, v := range fields {
-		if w.status(k) != v {
+		if w.Status(k) != v {
 			changed = true
 		}
 	}
@@ -153,34 +154,34 @@ func (t *toy) setStatus(w widget, fields map[string]any, version bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.widgets.Patch(t.ctx, w.GetName(), types.MergePatchType, b, metav1.PatchOptions{}, "status")
+	_, err = t.Widgets.Patch(t.Context, w.GetName(), types.MergePatchType, b, metav1.PatchOptions{}, "status")
 	return err
 }
 
-func (t *toy) setFinalizers(w widget, list ...string) error {
+func (t *Toy) setFinalizers(w Widget, list ...string) error {
 	b, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"finalizers": list, "resourceVersion": w.GetResourceVersion(),
 	}})
 	if err != nil {
 		return err
 	}
-	_, err = t.widgets.Patch(t.ctx, w.GetName(), types.MergePatchType, b, metav1.PatchOptions{})
+	_, err = t.Widgets.Patch(t.Context, w.GetName(), types.MergePatchType, b, metav1.PatchOptions{})
 	return err
 }
 
-func configMap(w widget, name string) *corev1.ConfigMap {
+func configMap(w Widget, name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"widget": w.GetName()}},
 		Data:       map[string]string{"size": fmt.Sprint(w.size())},
 	}
 }
 
-func (t *toy) create(cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
-	return t.client.CoreV1().ConfigMaps("default").Create(t.ctx, cm, metav1.CreateOptions{})
+func (t *Toy) create(cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	return t.client.CoreV1().ConfigMaps("default").Create(t.Context, cm, metav1.CreateOptions{})
 }
 
-func (t *toy) remove(name string) error {
-	return t.client.CoreV1().ConfigMaps("default").Delete(t.ctx, name, metav1.DeleteOptions{})
+func (t *Toy) remove(name string) error {
+	return t.client.CoreV1().ConfigMaps("default").Delete(t.Context, name, metav1.DeleteOptions{})
 }
 
 func ignore(err error, is func(error) bool) error {
@@ -193,27 +194,27 @@ func ignore(err error, is func(error) bool) error {
 // ownName makes up the name of the ConfigMap, and records it in the status when the ConfigMap exists. A crash between
 // the two loses the name. Its twin records the name first.
 func ownName(fixed bool) simulate.Subject {
-	return controller(func(t *toy, w widget) error {
-		name := w.status("configMap")
+	return Controller(func(t *Toy, w Widget) error {
+		name := w.Status("configMap")
 		if name == "" {
 			name = w.GetName() + "-" + rand.String(5)
 			if fixed {
-				return t.setStatus(w, map[string]any{"configMap": name}, true)
+				return t.SetStatus(w, map[string]any{"configMap": name}, true)
 			}
 		}
-		if w.status("phase") == "Ready" {
+		if w.Status("phase") == "Ready" {
 			return nil
 		}
 		if _, err := t.create(configMap(w, name)); ignore(err, apierrors.IsAlreadyExists) != nil {
 			return err
 		}
-		return t.setStatus(w, map[string]any{"configMap": name, "phase": "Ready"}, true)
+		return t.SetStatus(w, map[string]any{"configMap": name, "phase": "Ready"}, true)
 	})
 }
 
-// createdTwice decides from its cache whether the ConfigMap with a generated name exists. Its twin has a fixed name.
-func createdTwice(fixed bool) simulate.Subject {
-	return controller(func(t *toy, w widget) error {
+// CreatedTwice decides from its cache whether the ConfigMap with a generated name exists. Its twin has a fixed name.
+func CreatedTwice(fixed bool) simulate.Subject {
+	return Controller(func(t *Toy, w Widget) error {
 		known, err := t.configMaps.List(labels.Set{"widget": w.GetName()}.AsSelector())
 		if err != nil {
 			return err
@@ -227,13 +228,13 @@ func createdTwice(fixed bool) simulate.Subject {
 				return err
 			}
 		}
-		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+		return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
 	})
 }
 
-// randomContent does as createdTwice does, with a password in the ConfigMap, so that each run has other content.
+// randomContent does as CreatedTwice does, with a password in the ConfigMap, so that each run has other content.
 func randomContent(fixed bool) simulate.Subject {
-	return controller(func(t *toy, w widget) error {
+	return Controller(func(t *Toy, w Widget) error {
 		known, err := t.configMaps.List(labels.Set{"widget": w.GetName()}.AsSelector())
 		if err != nil {
 			return err
@@ -247,17 +248,17 @@ func randomContent(fixed bool) simulate.Subject {
 				return err
 			}
 		}
-		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+		return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
 	})
 }
 
 // waitsBriefly waits after a creation for its cache, as many operators do, and gives up after ten seconds. Its twin has
 // a fixed name.
 func waitsBriefly(fixed bool) simulate.Subject {
-	return controller(func(t *toy, w widget) error {
+	return Controller(func(t *Toy, w Widget) error {
 		of := labels.Set{"widget": w.GetName()}.AsSelector()
 		if known, err := t.configMaps.List(of); err != nil || len(known) > 0 {
-			return errors.Join(err, t.setStatus(w, map[string]any{"phase": "Ready"}, true))
+			return errors.Join(err, t.SetStatus(w, map[string]any{"phase": "Ready"}, true))
 		}
 		cm := configMap(w, w.GetName())
 		if !fixed {
@@ -266,7 +267,7 @@ func waitsBriefly(fixed bool) simulate.Subject {
 		if _, err := t.create(cm); ignore(err, apierrors.IsAlreadyExists) != nil {
 			return err
 		}
-		return wait.PollUntilContextTimeout(t.ctx, 100*time.Millisecond, 10*time.Second, true,
+		return wait.PollUntilContextTimeout(t.Context, 100*time.Millisecond, 10*time.Second, true,
 			func(context.Context) (bool, error) {
 				known, err := t.configMaps.List(of)
 				return len(known) > 0, err
@@ -276,11 +277,11 @@ func waitsBriefly(fixed bool) simulate.Subject {
 
 // leaks deletes at the end only what it has recorded in the status. Its twin deletes by label.
 func leaks(fixed bool) simulate.Subject {
-	return controller(func(t *toy, w widget) error {
+	return Controller(func(t *Toy, w Widget) error {
 		if w.GetDeletionTimestamp() != nil {
-			names := []string{w.status("child")}
+			names := []string{w.Status("child")}
 			if fixed {
-				list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx,
+				list, err := t.client.CoreV1().ConfigMaps("default").List(t.Context,
 					metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
 				if err != nil {
 					return err
@@ -303,17 +304,17 @@ func leaks(fixed bool) simulate.Subject {
 		if len(w.GetFinalizers()) == 0 {
 			return t.setFinalizers(w, finalizer)
 		}
-		if w.status("child") != "" {
+		if w.Status("child") != "" {
 			return nil
 		}
 		if fixed {
-			list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx,
+			list, err := t.client.CoreV1().ConfigMaps("default").List(t.Context,
 				metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
 			if err != nil {
 				return err
 			}
 			if len(list.Items) > 0 {
-				return t.setStatus(w, map[string]any{"child": list.Items[0].Name, "phase": "Ready"}, true)
+				return t.SetStatus(w, map[string]any{"child": list.Items[0].Name, "phase": "Ready"}, true)
 			}
 		}
 		cm := configMap(w, "")
@@ -322,15 +323,15 @@ func leaks(fixed bool) simulate.Subject {
 		if err != nil {
 			return err
 		}
-		return t.setStatus(w, map[string]any{"child": made.Name, "phase": "Ready"}, true)
+		return t.SetStatus(w, map[string]any{"child": made.Name, "phase": "Ready"}, true)
 	})
 }
 
 // lostUpdate gives each widget the next number of a shared ConfigMap, which it reads from its cache, and writes the
 // next number without a version. Its twin sends the version.
 func lostUpdate(fixed bool) simulate.Subject {
-	return controller(func(t *toy, w widget) error {
-		if w.status("phase") == "Ready" {
+	return Controller(func(t *Toy, w Widget) error {
+		if w.Status("phase") == "Ready" {
 			return nil
 		}
 		pool, err := t.configMaps.Get("pool")
@@ -361,18 +362,18 @@ func lostUpdate(fixed bool) simulate.Subject {
 			if err != nil {
 				return err
 			}
-			_, err = t.client.CoreV1().ConfigMaps("default").Patch(t.ctx, "pool", types.MergePatchType, b, metav1.PatchOptions{})
+			_, err = t.client.CoreV1().ConfigMaps("default").Patch(t.Context, "pool", types.MergePatchType, b, metav1.PatchOptions{})
 			if err != nil {
 				return err
 			}
 		}
-		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+		return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
 	})
 }
 
 // releasedEarly removes its finalizer even if the deletion of the ConfigMap has failed. Its twin tries again.
 func releasedEarly(fixed bool) simulate.Subject {
-	return controller(func(t *toy, w widget) error {
+	return Controller(func(t *Toy, w Widget) error {
 		if w.GetDeletionTimestamp() != nil {
 			if err := ignore(t.remove(w.GetName()), apierrors.IsNotFound); err != nil && fixed {
 				return err
@@ -385,14 +386,14 @@ func releasedEarly(fixed bool) simulate.Subject {
 		if _, err := t.create(configMap(w, w.GetName())); ignore(err, apierrors.IsAlreadyExists) != nil {
 			return err
 		}
-		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+		return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
 	})
 }
 
 // hotLoop compares its ConfigMap with one that lacks what the server sets, and updates it for ever. Its twin compares
 // the data.
 func hotLoop(fixed bool) simulate.Subject {
-	return controller(func(t *toy, w widget) error {
+	return Controller(func(t *Toy, w Widget) error {
 		want := configMap(w, w.GetName())
 		have, err := t.configMaps.Get(w.GetName())
 		if apierrors.IsNotFound(err) {
@@ -400,29 +401,30 @@ func hotLoop(fixed bool) simulate.Subject {
 			if err = ignore(err, apierrors.IsAlreadyExists); err != nil {
 				return err
 			}
-			return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+			return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
 		}
 		if err != nil {
 			return err
 		}
 		if equality.Semantic.DeepEqual(have.ObjectMeta, want.ObjectMeta) || fixed && have.Data["size"] == want.Data["size"] {
-			return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+			return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
 		}
-		if _, err := t.client.CoreV1().ConfigMaps("default").Update(t.ctx, want, metav1.UpdateOptions{}); err != nil {
+		if _, err := t.client.CoreV1().ConfigMaps("default").Update(t.Context, want, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
-		if err := t.setStatus(w, map[string]any{"phase": "Ready"}, true); err != nil {
+		if err := t.SetStatus(w, map[string]any{"phase": "Ready"}, true); err != nil {
 			return err
 		}
-		t.again(w.GetName()) // to see whether it is equal now
+		t.Again(w.GetName()) // to see whether it is equal now
 		return nil
 	})
 }
 
-const vendor = "vendor.example"
+// Vendor is the host of an outside service.
+const Vendor = "vendor.example"
 
-// vendorService is an outside service that creates a disk for each POST.
-func vendorService() http.Handler {
+// VendorService is an outside service that creates a disk for each POST.
+func VendorService() http.Handler {
 	disks := map[string]string{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /disks", func(rw http.ResponseWriter, r *http.Request) {
@@ -438,18 +440,18 @@ func vendorService() http.Handler {
 
 // doubledCall creates a disk before it records that it has. Its twin sends an idempotency key.
 func doubledCall(fixed bool) simulate.Subject {
-	return controller(func(t *toy, w widget) error {
-		if w.status("phase") == "Ready" {
+	return Controller(func(t *Toy, w Widget) error {
+		if w.Status("phase") == "Ready" {
 			return nil
 		}
-		r, err := http.NewRequestWithContext(t.ctx, http.MethodPost, "https://"+vendor+"/disks", strings.NewReader("size=1"))
+		r, err := http.NewRequestWithContext(t.Context, http.MethodPost, "http://"+Vendor+"/disks", strings.NewReader("size=1"))
 		if err != nil {
 			return err
 		}
 		if fixed {
 			r.Header.Set("Idempotency-Key", string(w.GetUID()))
 		}
-		resp, err := simulate.Client(t.ctx).Do(r)
+		resp, err := simulate.Client(t.Context).Do(r)
 		if err != nil {
 			return err
 		}
@@ -457,7 +459,7 @@ func doubledCall(fixed bool) simulate.Subject {
 		if resp.StatusCode != http.StatusCreated {
 			return fmt.Errorf("the vendor answers %d", resp.StatusCode)
 		}
-		return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+		return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
 	})
 }
 
@@ -471,7 +473,7 @@ func worksOn(fixed bool) simulate.Subject { return elected(false, fixed) }
 // elected is a subject with leader election. The names of its ConfigMaps are fixed or generated, and it may end when it
 // has lost its lock.
 func elected(fixed, ends bool) simulate.Subject {
-	return subject(func(ctx context.Context, cfg *rest.Config) error {
+	return Subject(func(ctx context.Context, cfg *rest.Config) error {
 		client, err := kubernetes.NewForConfig(cfg)
 		if err != nil {
 			return err
@@ -490,8 +492,8 @@ func elected(fixed, ends bool) simulate.Subject {
 					if !ends {
 						leading = ctx
 					}
-					ended <- runToy(leading, cfg, func(t *toy, w widget) error {
-						list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx,
+					ended <- runToy(leading, cfg, func(t *Toy, w Widget) error {
+						list, err := t.client.CoreV1().ConfigMaps("default").List(t.Context,
 							metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
 						if err == nil && len(list.Items) == 0 {
 							cm := configMap(w, w.GetName())
@@ -504,7 +506,7 @@ func elected(fixed, ends bool) simulate.Subject {
 						if err != nil {
 							return err
 						}
-						return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+						return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
 					})
 				},
 				OnStoppedLeading: func() {},
