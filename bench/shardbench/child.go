@@ -34,16 +34,18 @@ func isChild() bool { return os.Getenv(childEnv) != "" }
 type task struct {
 	Kubeconfig, Kind, Group string
 	Layout                  shard.Layout
-	Namespaces              int
+	Namespaces              namespaces
 }
 
 // stats is the response of a replica to each line of its input. "start" starts the replica, "rest" returns free
 // memory to the system before the memory is read, and "stats" only reads.
 type stats struct {
-	Held     []int   // slots
-	Observed []int64 // objects that the observer currently has, by slot
-	Events   int64   // events of the observer since the start, without initial objects
-	Objects  int     // in the store
+	Held     []int    // slots
+	Version  int64    // of the boundaries of the slots
+	Starts   []uint64 // hashes at which the slots begin
+	Observed []int64  // objects that the observer currently has, by unit
+	Events   int64    // events of the observer since the start, without initial objects
+	Objects  int      // in the store
 	Counters source.Counters
 	CPU      time.Duration
 	Resident int64 // bytes; 0: not requested
@@ -52,6 +54,7 @@ type stats struct {
 // replica is the state of the child process.
 type replica struct {
 	task
+	units    units
 	rt       *fairlead.Runtime
 	observed []atomic.Int64
 	events   atomic.Int64
@@ -109,7 +112,8 @@ func (r *replica) declare() error {
 		return err
 	}
 	cfg.QPS = -1
-	r.observed = make([]atomic.Int64, r.Layout.Len())
+	r.units = units{r.Layout, r.Namespaces}
+	r.observed = make([]atomic.Int64, r.units.len())
 	r.rt = fairlead.New(cfg, fairlead.WithShards("default", r.Group, fairlead.ShardBy(r.Layout.By)))
 	if r.Kind == "configmaps" {
 		watch[corev1.ConfigMap](r)
@@ -150,12 +154,15 @@ func (r *replica) count(c observe.Change) {
 		r.strange.Store(&s)
 		return
 	}
-	r.observed[slotOf(r.Layout, i, r.Namespaces)].Add(by)
+	r.observed[r.units.of(i)].Add(by)
 }
 
 func (r *replica) stats(rest bool) stats {
-	s := stats{CPU: cpu(), Events: r.events.Load()}
-	for slot := range r.rt.Shards().Held().Slots() {
+	held := r.rt.Shards().Held()
+	s := stats{
+		CPU: cpu(), Events: r.events.Load(), Version: held.Layout().Version(), Starts: held.Layout().Starts(),
+	}
+	for slot := range held.Slots() {
 		s.Held = append(s.Held, slot)
 	}
 	for i := range r.observed {

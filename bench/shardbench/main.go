@@ -12,6 +12,8 @@
 //   - All replicas start together. They are in sync when each slot has one holder, the holder's observer has each
 //     object of the slot, and no other observer has it. The counts of each slot are compared with the written
 //     objects.
+//   - With -balance and -by namespace, the boundaries of the slots follow the objects. The benchmark waits until they
+//     have not changed for ten seconds, and states the largest share.
 //   - Resident memory is read after -settle, when free memory has been returned to the system, as in the other
 //     benchmarks.
 //   - -updates distinct objects are patched. The source of a replica counts the received objects, and its observer
@@ -42,20 +44,25 @@ import (
 
 // options are the command-line flags.
 type options struct {
-	objects, namespaces, updates, rounds int
-	kind                                 string // pods or configmaps
-	takeovers                            bool   // measure members that leave and join
-	layout                               shard.Layout
-	processes                            []int
-	gates                                []bool
-	settle, limit                        time.Duration
-	out                                  string
+	objects, updates, rounds int
+	namespaces               namespaces
+	kind                     string // pods or configmaps
+	takeovers                bool   // measure members that leave and join
+	balance                  bool   // wait until the boundaries of the slots follow the objects
+	layout                   shard.Layout
+	processes                []int
+	gates                    []bool
+	settle, limit            time.Duration
+	out                      string
 }
 
 func fromCommandLine() (options, error) {
 	o := options{}
 	flag.IntVar(&o.objects, "objects", 10_000, "how many there are")
-	flag.IntVar(&o.namespaces, "namespaces", workloads, "in which they are; a divisor of 300 keeps workloads together")
+	flag.IntVar(&o.namespaces.Count, "namespaces", workloads,
+		"in which they are; a divisor of 300 keeps workloads together")
+	flag.StringVar(&o.namespaces.Names, "names", "customer-%04d-prod", "`format` of the names of namespaces")
+	flag.BoolVar(&o.balance, "balance", false, "wait until the boundaries of the slots follow the objects")
 	flag.IntVar(&o.updates, "updates", 5000, "how many of them are changed, each once")
 	flag.IntVar(&o.rounds, "rounds", 1, "how often each is measured; medians are printed")
 	flag.StringVar(&o.kind, "kind", "pods", "pods or configmaps (small ones)")
@@ -88,8 +95,12 @@ func fromCommandLine() (options, error) {
 }
 
 func (o *options) check() error {
-	if o.objects < 1 || o.namespaces < 1 || o.rounds < 1 || o.updates < 1 {
+	if o.objects < 1 || o.namespaces.Count < 1 || o.rounds < 1 || o.updates < 1 {
 		return errors.New("cannot measure without objects, namespaces, updates and rounds")
+	}
+	if a, b := o.namespaces.of(0), o.namespaces.of(o.namespaces.Count-1); o.namespaces.Count > 1 && a == b ||
+		strings.Contains(a, "%") {
+		return fmt.Errorf("cannot name namespaces by %q: want a format such as team-%%d", o.namespaces.Names)
 	}
 	if !slices.Contains([]string{"pods", "configmaps"}, o.kind) {
 		return fmt.Errorf("cannot make objects of kind %q: want pods or configmaps", o.kind)

@@ -26,6 +26,8 @@ type result struct {
 	gate      bool
 	n         int
 	sync      time.Duration
+	balanced  time.Duration // until the boundaries of the slots changed for the last time
+	changes   int64         // of the boundaries
 	shares    []share
 	updates   int
 	server    time.Duration // processor time of kube-apiserver during the updates
@@ -57,7 +59,8 @@ type takeover struct {
 type bench struct {
 	o        options
 	dir      string
-	expect   []int // objects by slot
+	units    units
+	expect   []int // objects by unit
 	progress func(string, ...any)
 
 	cluster *cluster.Cluster
@@ -76,7 +79,8 @@ func measure(ctx context.Context, o options, progress func(string, ...any)) (res
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{o: o, dir: dir, expect: perSlot(o), progress: progress}
+	b := &bench{o: o, dir: dir, units: units{o.layout, o.namespaces}, progress: progress}
+	b.expect = b.units.counts(o.objects)
 	defer b.stop()
 	for i := range o.rounds {
 		for _, gate := range o.gates {
@@ -165,6 +169,11 @@ func (b *bench) play(ctx context.Context, gate bool, n int) (r result, err error
 	if _, r.sync, err = w.inSync(ctx, began, true); err != nil {
 		return r, fmt.Errorf("cannot sync: %w", err)
 	}
+	if b.o.balance && n > 1 {
+		if r.balanced, r.changes, err = w.balanced(ctx, began); err != nil {
+			return r, fmt.Errorf("cannot wait for other boundaries: %w", err)
+		}
+	}
 	if err := pause(ctx, b.o.settle); err != nil {
 		return r, err
 	}
@@ -228,7 +237,7 @@ func (w *world) update(ctx context.Context, r *result) error {
 				}
 				i := which[k]
 				body := fmt.Sprintf(`{"metadata":{"annotations":{"bench":"%s-%d"}}}`, w.group, k)
-				if err := rest.Patch(types.MergePatchType).Resource(w.o.kind).Namespace(namespaceOf(i, w.o.namespaces)).
+				if err := rest.Patch(types.MergePatchType).Resource(w.o.kind).Namespace(w.o.namespaces.of(i)).
 					Name(nameOf(i)).Body([]byte(body)).Do(ctx).Error(); err != nil {
 					cancel(err)
 				}

@@ -31,7 +31,13 @@ func numberOf(name string) (i int, err error) {
 	return i, err
 }
 
-func namespaceOf(i, namespaces int) string { return fmt.Sprintf("customer-%04d-prod", i%namespaces) }
+// namespaces are where the objects are. Object i is in the one of number i modulo Count.
+type namespaces struct {
+	Count int
+	Names string // format with a number
+}
+
+func (n namespaces) of(i int) string { return fmt.Sprintf(n.Names, i%n.Count) }
 
 // uidOf returns a UID that looks random.
 func uidOf(i int) types.UID {
@@ -40,17 +46,44 @@ func uidOf(i int) types.UID {
 	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&(1<<48-1)))
 }
 
-// perSlot returns the number of objects of each slot.
-func perSlot(o options) []int {
-	counts := make([]int, o.layout.Len())
-	for i := range o.objects {
-		counts[slotOf(o.layout, i, o.namespaces)]++
-	}
-	return counts
+// units are the parts of the objects that move as a whole, even if the boundaries of slots change. They are
+// namespaces, or, if objects are divided by uid, as many equal ranges of hashes as there are slots. In that case the
+// objects are too evenly divided for other boundaries.
+type units struct {
+	layout     shard.Layout // of equal ranges
+	namespaces namespaces
 }
 
-func slotOf(l shard.Layout, i, namespaces int) int {
-	return l.SlotOf(namespaceOf(i, namespaces), uidOf(i))
+func (u units) len() int {
+	if u.layout.By == shard.Namespace {
+		return u.namespaces.Count
+	}
+	return u.layout.Len()
+}
+
+// of returns the unit of object i.
+func (u units) of(i int) int {
+	if u.layout.By == shard.Namespace {
+		return i % u.namespaces.Count
+	}
+	return u.layout.SlotOf("", uidOf(i))
+}
+
+// slot returns the slot that contains a unit, by the present boundaries.
+func (u units) slot(unit int, now shard.Layout) int {
+	if u.layout.By == shard.Namespace {
+		return now.SlotOf(u.namespaces.of(unit), "")
+	}
+	return unit
+}
+
+// counts returns the number of objects of each unit.
+func (u units) counts(objects int) []int {
+	counts := make([]int, u.len())
+	for i := range objects {
+		counts[u.of(i)]++
+	}
+	return counts
 }
 
 // maker creates objects in sequence.
@@ -67,7 +100,7 @@ func newMaker(o options) *maker {
 // object returns the i-th object: a realistic pod without managedFields, or a ConfigMap of 200 bytes.
 func (m *maker) object(i int) runtime.Object {
 	meta := metav1.ObjectMeta{
-		Namespace: namespaceOf(i, m.o.namespaces), Name: nameOf(i), UID: uidOf(i),
+		Namespace: m.o.namespaces.of(i), Name: nameOf(i), UID: uidOf(i),
 		CreationTimestamp: metav1.NewTime(time.Unix(1_790_000_000+int64(i), 0)),
 	}
 	if m.o.kind == "configmaps" {
@@ -117,10 +150,10 @@ func fill(ctx context.Context, o options, db *etcd) error {
 			batch = nil
 		}
 	}
-	for i := range min(o.namespaces, o.objects) {
+	for i := range min(o.namespaces.Count, o.objects) {
 		ns := &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: namespaceOf(i, o.namespaces), UID: uidOf(-1 - i),
+				Name: o.namespaces.of(i), UID: uidOf(-1 - i),
 				CreationTimestamp: metav1.NewTime(time.Unix(1_790_000_000, 0)),
 			},
 			Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
@@ -130,7 +163,7 @@ func fill(ctx context.Context, o options, db *etcd) error {
 	}
 	m := newMaker(o)
 	for i := 0; i < o.objects && ctx.Err() == nil; i++ {
-		put(prefixOf(o.kind)+namespaceOf(i, o.namespaces)+"/"+nameOf(i), m.object(i))
+		put(prefixOf(o.kind)+o.namespaces.of(i)+"/"+nameOf(i), m.object(i))
 	}
 	todo <- batch
 	close(todo)

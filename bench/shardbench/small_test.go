@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 // TestSmall runs the benchmark on few objects. Its counts have to be exact.
 func TestSmall(t *testing.T) {
 	o := options{
-		objects: 300, namespaces: 30, updates: 60, rounds: 1, kind: "configmaps", layout: shard.Layout{By: shard.Namespace},
+		objects: 300, namespaces: namespaces{30, "tenant-%03d"}, balance: true, updates: 60, rounds: 1,
+		kind: "configmaps", layout: shard.Layout{By: shard.Namespace},
 		processes: []int{1, 2}, gates: []bool{true}, limit: testlimit.Wait, takeovers: true,
 	}
 	results, err := measure(t.Context(), o, t.Logf)
@@ -37,7 +38,8 @@ func TestSmall(t *testing.T) {
 	var text strings.Builder
 	write(&text, o, results, time.Now())
 	for _, want := range []string{
-		"| on | 1 | 64 | 300 |", "### Members that go and come", "### Bars", "300 configmaps in 30 namespaces, by namespace",
+		"| on | 1 | 64 | 300 |", "### Boundaries of the slots", "### Members that go and come", "### Bars",
+		"300 configmaps in 30 namespaces, by namespace",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the output lacks %q", want)
@@ -52,6 +54,9 @@ func TestSmall(t *testing.T) {
 		if objects != 300 || received != 60 || given != 60 || observed != 60 {
 			t.Errorf("%d replicas hold %d objects, received %d updates, delivered %d, observed %d", r.n, objects, received,
 				given, observed)
+		}
+		if most := max(r.shares[0].objects, r.shares[len(r.shares)-1].objects); r.n == 2 && (r.changes == 0 || most > 180) {
+			t.Errorf("a replica holds %d of 300 objects after %d changes of the boundaries", most, r.changes)
 		}
 		if r.n == 2 && (r.rewritten != 0 || len(r.takeovers) != 6) {
 			t.Errorf("%v objects written by %+v", r.rewritten, r.takeovers)
@@ -86,14 +91,17 @@ func TestCounted(t *testing.T) {
 // Replicas and bench compute names and uids alike, without communication.
 func TestObjects(t *testing.T) {
 	t.Parallel()
-	o := options{objects: 6400, namespaces: workloads, kind: "pods", layout: shard.Layout{By: shard.UID}}
+	o := options{
+		objects: 6400, namespaces: namespaces{workloads, "customer-%04d-prod"}, kind: "pods",
+		layout: shard.Layout{By: shard.UID},
+	}
 	if i, err := numberOf(nameOf(1234567)); i != 1234567 || err != nil {
 		t.Errorf("number %d, error %v", i, err)
 	}
 	if _, err := numberOf("else"); err == nil {
 		t.Error("a foreign name has a number")
 	}
-	counts := perSlot(o)
+	counts := units{o.layout, o.namespaces}.counts(o.objects)
 	if least := slices.Min(counts); least < 50 {
 		t.Errorf("a slot has %d objects, a hundred would be even: %v", least, counts)
 	}
@@ -106,7 +114,8 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	for _, o := range []options{
 		{},
-		{objects: 1, namespaces: 1, updates: 1, rounds: 1, kind: "widgets"},
+		{objects: 1, namespaces: namespaces{2, "name"}, updates: 1, rounds: 1, kind: "pods"},
+		{objects: 1, namespaces: namespaces{1, "n%d"}, updates: 1, rounds: 1, kind: "widgets"},
 	} {
 		if err := o.check(); err == nil {
 			t.Errorf("no error for %+v", o)

@@ -74,13 +74,16 @@ func grown(s share) float64    { return float64(s.after - s.before) }
 func write(w io.Writer, o options, results []result, began time.Time) {
 	t := newTable(o, results)
 	fmt.Fprintf(w, "%d %s in %d namespaces, by %s, %d updates; rounds: %d; %s, %d cores, %s, took %s.\n",
-		o.objects, o.kind, min(o.namespaces, o.objects), o.layout.By, o.updates, o.rounds,
+		o.objects, o.kind, min(o.namespaces.Count, o.objects), o.layout.By, o.updates, o.rounds,
 		began.UTC().Format(time.DateOnly), runtime.NumCPU(),
 		runtime.Version(), time.Since(began).Round(time.Second))
 	if len(results) == 0 {
 		return
 	}
 	t.start(w)
+	if o.balance {
+		t.balance(w)
+	}
 	t.events(w)
 	if o.takeovers {
 		t.moves(w)
@@ -114,6 +117,21 @@ func (t *table) start(w io.Writer) {
 			percent(t.median(c, most(resident)) / t.median(one, most(resident))),
 			mega(t.median(c, most(grown))),
 			percent(t.median(c, most(grown)) / t.median(one, most(grown))),
+		}
+	})
+}
+
+func (t *table) balance(w io.Writer) {
+	t.rows(w, "Boundaries of the slots", []string{
+		"last change after", "changes", "of the objects a replica holds, most",
+	}, func(c config) []string {
+		if c.n == 1 {
+			return nil
+		}
+		return []string{
+			seconds(t.median(c, func(r result) float64 { return r.balanced.Seconds() })),
+			count(t.median(c, func(r result) float64 { return float64(r.changes) })),
+			percent(t.median(c, most(func(s share) float64 { return float64(s.objects) })) / float64(t.o.objects)),
 		}
 	})
 }

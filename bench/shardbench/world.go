@@ -67,9 +67,9 @@ func (w *world) all(what string) ([]stats, error) {
 	return out, nil
 }
 
-// inSync waits until each slot has one holder among the live members. Then it waits until the holder's observer has
-// each object of the slot and no other observer has any of it. With even, each member must also hold its share of the
-// slots.
+// inSync waits until each slot has one holder among the live members, and all know the same boundaries. Then it waits
+// until the holder's observer has each object of the slot and no other observer has any of it. With even, each member
+// must also hold its share of the slots.
 func (w *world) inSync(ctx context.Context, began time.Time, even bool) (slots, whole time.Duration, err error) {
 	err = w.poll(ctx, func() (bool, error) {
 		all, err := w.all("stats")
@@ -83,15 +83,36 @@ func (w *world) inSync(ctx context.Context, began time.Time, even bool) (slots, 
 			slots = time.Since(began)
 		}
 		whole = time.Since(began)
-		return w.observed(all), nil
+		return w.observed(all)
 	})
 	return slots, whole, err
 }
 
+// balanced waits until the boundaries have not changed for stable and the members are in sync. It returns the time
+// until the last change and the number of changes.
+func (w *world) balanced(ctx context.Context, began time.Time) (last time.Duration, changes int64, err error) {
+	at := time.Now()
+	err = w.poll(ctx, func() (bool, error) {
+		all, err := w.all("stats")
+		if err != nil || !w.held(all, false) {
+			return false, err
+		}
+		if all[0].Version != changes {
+			at, changes, last = time.Now(), all[0].Version, time.Since(began)
+		}
+		if time.Since(at) < stable {
+			return false, nil
+		}
+		return w.observed(all)
+	})
+	return last, changes, err
+}
+
 func (w *world) held(all []stats, even bool) bool {
-	holders := make([]int, len(w.expect))
+	slots := w.o.layout.Len()
+	holders := make([]int, slots)
 	for _, s := range all {
-		if even && len(s.Held) < len(w.expect)/len(all) {
+		if even && len(s.Held) < slots/len(all) || s.Version != all[0].Version {
 			return false
 		}
 		for _, slot := range s.Held {
@@ -101,20 +122,30 @@ func (w *world) held(all []stats, even bool) bool {
 	return !slices.ContainsFunc(holders, func(n int) bool { return n != 1 })
 }
 
-func (w *world) observed(all []stats) bool {
+func (w *world) observed(all []stats) (bool, error) {
+	layout := w.o.layout
+	if s := all[0]; s.Version > 0 {
+		var err error
+		if layout, err = layout.WithStarts(s.Version, s.Starts); err != nil {
+			return false, err
+		}
+	}
 	for _, s := range all {
-		for slot, n := range s.Observed {
+		for unit, n := range s.Observed {
 			want := 0
-			if slices.Contains(s.Held, slot) {
-				want = w.expect[slot]
+			if slices.Contains(s.Held, w.units.slot(unit, layout)) {
+				want = w.expect[unit]
 			}
 			if n != int64(want) {
-				return false
+				return false, nil
 			}
 		}
 	}
-	return true
+	return true, nil
 }
+
+// stable is much longer than the time from one step of the boundaries to the next.
+const stable = 10 * time.Second
 
 // poll calls fn until it returns true or an error.
 func (w *world) poll(ctx context.Context, fn func() (bool, error)) error {
