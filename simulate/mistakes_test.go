@@ -193,7 +193,8 @@ func TestHeartbeatsAndLogs(t *testing.T) {
 				return
 			}
 			body := fmt.Sprintf(`{"status":{"seen":%q}}`, time.Now().Format(time.RFC3339))
-			_, err := t.Widgets.Patch(t.Context, w.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status")
+			_, err := t.Widgets.Patch(t.Context, w.GetName(), types.MergePatchType, []byte(body), metav1.PatchOptions{},
+				"status")
 			if err != nil {
 				t.Again(w.GetName())
 			}

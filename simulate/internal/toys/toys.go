@@ -42,7 +42,7 @@ const finalizer = "example.fairlead.io/toy"
 
 // Toy is what a reconcile function works with. The listers read the caches of informers.
 type Toy struct {
-	Context    context.Context // of the process
+	Context    context.Context //nolint:containedctx // of the process
 	client     kubernetes.Interface
 	Widgets    dynamic.ResourceInterface
 	configMaps listers.ConfigMapNamespaceLister
@@ -362,7 +362,8 @@ func lostUpdate(fixed bool) simulate.Subject {
 			if err != nil {
 				return err
 			}
-			_, err = t.client.CoreV1().ConfigMaps("default").Patch(t.Context, "pool", types.MergePatchType, b, metav1.PatchOptions{})
+			_, err = t.client.CoreV1().ConfigMaps("default").Patch(t.Context, "pool", types.MergePatchType, b,
+				metav1.PatchOptions{})
 			if err != nil {
 				return err
 			}
@@ -433,7 +434,7 @@ func VendorService() http.Handler {
 			disks[key] = fmt.Sprintf("disk-%d", len(disks)+1)
 		}
 		rw.WriteHeader(http.StatusCreated)
-		fmt.Fprint(rw, disks[key])
+		_, _ = fmt.Fprint(rw, disks[key]) // the answer may be lost
 	})
 	return mux
 }
@@ -444,7 +445,8 @@ func doubledCall(fixed bool) simulate.Subject {
 		if w.Status("phase") == "Ready" {
 			return nil
 		}
-		r, err := http.NewRequestWithContext(t.Context, http.MethodPost, "http://"+Vendor+"/disks", strings.NewReader("size=1"))
+		url := "http://" + Vendor + "/disks"
+		r, err := http.NewRequestWithContext(t.Context, http.MethodPost, url, strings.NewReader("size=1"))
 		if err != nil {
 			return err
 		}
