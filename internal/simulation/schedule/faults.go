@@ -58,13 +58,6 @@ func (i *injector) happens(n int) {
 	}
 }
 
-// faultsOver reports whether the last fault has been over for d.
-func (r *recorder) faultsOver(d time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return time.Since(r.faults.until) >= d
-}
-
 // write returns the faults at a write of the subject.
 func (r *recorder) write(m engine.Moment) []engine.Fault {
 	r.mu.Lock()

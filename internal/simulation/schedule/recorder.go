@@ -239,11 +239,14 @@ func (r *recorder) forget() {
 	r.trace = nil
 }
 
-// quietSince returns the time of the last change that counts, and the largest number of changes of one object since
-// restart.
+// quietSince returns the time of the last change that counts, or the end of the last fault if that is later, also if it
+// is in the future. It also returns the largest number of changes of one object since restart.
 func (r *recorder) quietSince() (time.Time, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.faults.until.After(r.last) {
+		return r.faults.until, r.most
+	}
 	return r.last, r.most
 }
 

@@ -281,7 +281,7 @@ func (r *Run) settle(ctx context.Context) (quiet bool, busy []engine.Repeat) {
 // settled reports whether the state equals the end without faults, the faults are over, and nothing changes.
 func (r *Run) settled(still time.Duration) bool {
 	brief := r.o.Pace.Brief
-	return r.o.Want != nil && still >= brief && r.o.Idle() && r.rec.faultsOver(brief) && len(r.rec.busy(brief)) == 0 &&
+	return r.o.Want != nil && still >= brief && r.o.Idle() && len(r.rec.busy(brief)) == 0 &&
 		r.o.Want.Equals(r.rec.state())
 }
 

@@ -1,15 +1,20 @@
 package schedule
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -74,6 +79,34 @@ func TestCoverage(t *testing.T) {
 	if diff := cmp.Diff(want, c.report()); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
+}
+
+// A run is quiet only after the end of its last fault, such as that of a pause with a write on the way.
+func TestQuietAfterFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pause := engine.Fault{Kind: engine.Pause, At: engine.Moment{Verb: "create", Object: "pods/a"}}
+		pause.For = engine.Duration(40 * time.Second)
+		plan := engine.Plan{Faults: []engine.Fault{pause}}
+		r := &Run{o: Options{Want: &engine.Want{}, Idle: func() bool { return true }, Progress: func() {}, Pace: Pace{
+			Calm: 20 * time.Second, Brief: 3 * time.Second, TooLong: 3 * time.Minute, Window: 10 * time.Second,
+			Poll: time.Second,
+		}}}
+		r.rec = newRecorder(newInjector(plan, newGates()), plan, false)
+		begin := time.Now()
+		if got := r.rec.write(pause.At); len(got) != 1 {
+			t.Fatalf("The faults of the write are %v.", got)
+		}
+		err := r.Await(t.Context(), func() error { return errors.New("never") })
+		took := time.Since(begin)
+		if took < time.Minute || err == nil || !strings.Contains(err.Error(), "nothing changed for 20s") {
+			t.Errorf("The step ended after %s with %v.", took, err)
+		}
+		begin = time.Now()
+		r.rec.faults.happens(0)
+		if quiet, _ := r.settle(t.Context()); !quiet || time.Since(begin) < 43*time.Second {
+			t.Errorf("It is quiet: %t, after %s.", quiet, time.Since(begin))
+		}
+	})
 }
 
 // A repetition with the same idempotency key counts once; calls without a key count each.
