@@ -36,10 +36,10 @@ type schedule struct {
 
 // TestDisturbed plays random schedules: members join, leave, are killed, paused, cut off, lose requests and answers,
 // while the objects of the group are deleted and edited by hand, and a process of the release before elects a leader.
-// Two members never send requests for one slot or one object, or by two layouts, or beside the leader. In some schedules
-// the boundaries of the slots follow the objects, and members of the former release take part. Some members are not ready
-// for their slots for a while. At the end nothing fails any more. Then members hold all slots in equal shares, and each
-// move of a slot is within its bound.
+// Two members never send requests for one slot or one object, or by two layouts, or beside the leader. In some
+// schedules the boundaries of the slots follow the objects, and members of the former release take part. Some members
+// are not ready for their slots for a while. At the end nothing fails any more. Then members hold all slots in equal
+// shares, and each move of a slot is within its bound.
 func TestDisturbed(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 12, func(t *testing.T, s uint64) {
