@@ -244,7 +244,9 @@ func (c *schedule) disturb() {
 }
 
 // isOfMember reports whether a Lease is that of a member of the group.
-func isOfMember(l *unstructured.Unstructured) bool { return l.GetName() != "gateways" && l.GetName() != "leader" }
+func isOfMember(l *unstructured.Unstructured) bool {
+	return l.GetName() != "gateways" && l.GetName() != "leader"
+}
 
 func (w *world) leases() []*unstructured.Unstructured {
 	all, err := w.server.Objects(leaseResource)

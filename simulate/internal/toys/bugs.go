@@ -31,7 +31,7 @@ func Bugs() []Bug {
 		simulate.Await(numbered("web", "api")),
 	}
 	remove := append(create[:2:2], simulate.Delete("widgets/web"), simulate.Gone("widgets/web"))
-	deposed := append(create[:2:2], simulate.Wait(time.Minute), simulate.ApplyObject(api),
+	deposed := append(create[:2:2], simulate.Wait(30*time.Second), simulate.ApplyObject(api),
 		simulate.Await(func(w simulate.World) error {
 			if len(w.Objects("configmaps")) < 2 {
 				return errors.New("api has no ConfigMap")
