@@ -3,7 +3,11 @@ package simulate_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 	"github.com/fairlead-io/fairlead/simulate"
 	"github.com/fairlead-io/fairlead/simulate/internal/toys"
@@ -34,6 +38,29 @@ func TestPlantedBugs(t *testing.T) {
 			if report != nil && (len(report.Findings) > 0 || report.FailedCount > 0) {
 				t.Errorf("the repaired twin:\n%s", engine.Text(report, engine.Names{}))
 			}
+		})
+	}
+}
+
+// The verdict of a seed is the same in each run. FAIRLEAD_SEEDS is the number of schedules of each bug, twice played.
+func TestSameVerdict(t *testing.T) {
+	for _, bug := range toys.Bugs() {
+		t.Run(bug.Name, func(t *testing.T) {
+			play := func(p engine.Plan) *engine.Outcome { return simulate.Play(t, bug.Subject(false), p, bug.Parts...) }
+			ref := engine.NewReference([]*engine.Outcome{play(engine.Plan{Seed: 1}), play(engine.Plan{Seed: 2})}, nil)
+			var kinds []engine.FaultKind
+			for _, class := range engine.ClassNames() {
+				kinds = append(kinds, engine.Classes[class]...)
+			}
+			plans := engine.Single(ref, kinds, 20*time.Second, nil)
+			seed.Play(t, 3, func(t *testing.T, s uint64) {
+				p := plans[s%uint64(len(plans))]
+				p.Seed = s
+				a, b := engine.Judge(ref, play(p)), engine.Judge(ref, play(p))
+				if diff := cmp.Diff(a, b); diff != "" {
+					t.Errorf("two runs with %s differ (-first +second):\n%s", p, diff)
+				}
+			})
 		})
 	}
 }
