@@ -13,7 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/simulate/internal/toys"
 )
 
-// Each planted bug is found in few schedules, and its repaired twin has no finding.
+// Each planted bug is found in few schedules, with the same verdict in each run of a seed. Its repaired twin has no
+// finding.
 func TestPlantedBugs(t *testing.T) {
 	for _, bug := range toys.Bugs() {
 		t.Run(bug.Name, func(t *testing.T) {
@@ -30,6 +31,7 @@ func TestPlantedBugs(t *testing.T) {
 					t.Errorf("the finding is %s: %s\nwant %s about %s\n%s", s.Verdict, s.Text, bug.Verdict, bug.Says,
 						engine.Text(report, engine.Names{}))
 				}
+				sameVerdicts(t, bug, f.Plan)
 			}
 			report, err = simulate.Search(t, "twin", bug.Subject(true), append(bug.Parts, simulate.Schedules(100))...)
 			if err != nil {
@@ -42,25 +44,25 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// The verdict of a seed is the same in each run. FAIRLEAD_SEEDS is the number of schedules of each bug, twice played.
-func TestSameVerdict(t *testing.T) {
-	for _, bug := range toys.Bugs() {
-		t.Run(bug.Name, func(t *testing.T) {
-			play := func(p engine.Plan) *engine.Outcome { return simulate.Play(t, bug.Subject(false), p, bug.Parts...) }
-			ref := engine.NewReference([]*engine.Outcome{play(engine.Plan{Seed: 1}), play(engine.Plan{Seed: 2})}, nil)
-			var kinds []engine.FaultKind
-			for _, class := range engine.ClassNames() {
-				kinds = append(kinds, engine.Classes[class]...)
-			}
-			plans := engine.Single(ref, kinds, 20*time.Second, nil)
-			seed.Play(t, 3, func(t *testing.T, s uint64) {
-				p := plans[s%uint64(len(plans))]
-				p.Seed = s
-				a, b := engine.Judge(ref, play(p)), engine.Judge(ref, play(p))
-				if diff := cmp.Diff(a, b); diff != "" {
-					t.Errorf("two runs with %s differ (-first +second):\n%s", p, diff)
-				}
-			})
-		})
+// sameVerdicts checks that the verdict of a seed is the same in each run. like has the names that the subject makes up.
+// FAIRLEAD_SEEDS is the number of schedules, which are played twice.
+func sameVerdicts(t *testing.T, bug toys.Bug, like engine.Plan) {
+	t.Helper()
+	play := func(seed uint64, faults ...engine.Fault) *engine.Outcome {
+		p := engine.Plan{Seed: seed, Faults: faults, Names: like.Names, Varies: like.Varies}
+		return simulate.Play(t, bug.Subject(false), p, bug.Parts...)
 	}
+	ref := engine.NewReference([]*engine.Outcome{play(1), play(2)}, nil)
+	var kinds []engine.FaultKind
+	for _, class := range engine.ClassNames() {
+		kinds = append(kinds, engine.Classes[class]...)
+	}
+	plans := engine.Single(ref, kinds, 20*time.Second, nil)
+	seed.Play(t, 3, func(t *testing.T, s uint64) {
+		p := plans[s%uint64(len(plans))]
+		a, b := engine.Judge(ref, play(s, p.Faults...)), engine.Judge(ref, play(s, p.Faults...))
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Errorf("two runs with %s differ (-first +second):\n%s", p, diff)
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -101,5 +102,30 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 	if len(orders) < 2 {
 		t.Error("all seeds lead to the same order")
+	}
+}
+
+// An error that the subject only logs costs it no time, also after an error in an earlier bubble, in which it was later.
+func TestErrorsCostNoTime(t *testing.T) {
+	setup := Setup{Start: func(ctx context.Context, cfg *rest.Config) error {
+		client, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return err
+		}
+		utilruntime.HandleErrorWithContext(ctx, errors.New("an example"), "cannot do something")
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}}
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			out, err := Play(setup, engine.Plan{Seed: 1}, nil)
+			if err != nil || len(out.End["configmaps/default/a"]) != 1 {
+				t.Errorf("the outcome is %+v, error %v", out, err)
+			}
+		})
 	}
 }

@@ -42,6 +42,7 @@ type Setup struct {
 func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	steadyErrors()
 	timer := time.NewTimer(time.Until(Date))
 	<-timer.C
 	var run *schedule.Run
