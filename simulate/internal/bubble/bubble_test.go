@@ -105,7 +105,7 @@ func TestSameSeedSameRun(t *testing.T) {
 	}
 }
 
-// An error that the subject only logs costs it no time, also after an error in an earlier bubble, in which it was later.
+// An error that the subject only logs costs it no time, even after an error in an earlier bubble at a later time.
 func TestErrorsCostNoTime(t *testing.T) {
 	setup := Setup{Start: func(ctx context.Context, cfg *rest.Config) error {
 		client, err := kubernetes.NewForConfig(cfg)

@@ -18,7 +18,14 @@ var steadyErrors = sync.OnceFunc(func() {
 	for i, handle := range utilruntime.ErrorHandlers {
 		name := runtime.FuncForPC(reflect.ValueOf(handle).Pointer()).Name()
 		if strings.Contains(name, "util/runtime.") && strings.Contains(name, "backoffError") {
-			utilruntime.ErrorHandlers[i] = func(context.Context, error, string, ...any) { time.Sleep(time.Millisecond) }
+			utilruntime.ErrorHandlers[i] = func(ctx context.Context, _ error, _ string, _ ...any) {
+				timer := time.NewTimer(time.Millisecond)
+				defer timer.Stop()
+				select {
+				case <-timer.C:
+				case <-ctx.Done():
+				}
+			}
 		}
 	}
 })
