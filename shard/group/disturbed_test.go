@@ -364,6 +364,7 @@ func (c *schedule) atPeace() {
 	default:
 		c.kill(p)
 		c.within(20*time.Second, n, "a crash")
+		c.play(20 * time.Second) // until then, slots of a member that leaves may get the killed one as their target
 	}
 	c.play(time.Duration(c.rnd.IntN(5000)) * time.Millisecond)
 	c.within(20*time.Second, n, "a while")
