@@ -49,7 +49,7 @@ func main() {
 	flood := flag.Int("flood", 2000, "operations of row P4")
 	only := flag.String("only", "", "fairlead, peer or bare; all if empty")
 	profile := flag.String("profile", "",
-		"`file` for a CPU profile of our controller under the load of row P1, and file.heap for its heap in row P3")
+		"`file` for a CPU profile of our controller in row P1, file.waiting in row P3, and file.heap for its heap in row P3")
 	flag.Parse()
 	whom := []string{"fairlead", "peer", "bare"}
 	if *only != "" {
@@ -377,19 +377,20 @@ func (b *bench) measure(s *station, who string, n, waiting, flood int) error {
 	slices.Sort(idle)
 	b.add(rowLatency, who, ms(idle[len(idle)/2]))
 
-	cpu, requests, _, _ := s.stats()
-	if who == "fairlead" && b.profile != "" {
-		s.ask("profile " + b.profile)
+	ask := func(what, file string) {
+		if who == "fairlead" && b.profile != "" {
+			s.ask(what + " " + b.profile + file)
+		}
 	}
+	cpu, requests, _, _ := s.stats()
+	ask("profile", "")
 	began, servers := time.Now(), b.served()
 	if err := s.scheduleAll("load", n, "", "sync"); err != nil {
 		return err
 	}
 	s.await("load", n)
 	took, servers := time.Since(began), b.served()-servers
-	if who == "fairlead" && b.profile != "" {
-		s.ask("profiled")
-	}
+	ask("profiled", "")
 	cpu2, requests2, _, _ := s.stats()
 	b.add(rowThroughput, who, float64(n)/took.Seconds())
 	b.add("P1 controller CPU per operation, ms", who, ms(cpu2-cpu)/float64(n))
@@ -397,17 +398,17 @@ func (b *bench) measure(s *station, who string, n, waiting, flood int) error {
 	b.add("P2 requests per operation, creation included", who, 1+(requests2-requests)/float64(n))
 
 	cpu, requests, memory, rss := s.stats()
+	ask("profile", ".waiting")
 	began, servers = time.Now(), b.served()
 	if err := s.scheduleAll("wait", waiting, "", "async"); err != nil {
 		return err
 	}
 	s.await("wait", waiting)
 	b.add(fmt.Sprintf("P3 time until %d operations wait, s", waiting), who, time.Since(began).Seconds())
+	ask("profiled", "")
 	<-time.After(settle) // both controllers keep recent operations in another form than idle ones
 	cpu2, requests2, memory2, rss2 := s.stats()
-	if who == "fairlead" && b.profile != "" {
-		s.ask("heap " + b.profile + ".heap")
-	}
+	ask("heap", ".heap")
 	b.add("P3 controller CPU per waiting operation, ms", who, ms(cpu2-cpu)/float64(waiting))
 	b.add("P3 API server and etcd CPU per waiting operation, ms", who, ms(b.served()-servers)/float64(waiting))
 	b.add("P3 requests per waiting operation, creation included", who, 1+(requests2-requests)/float64(waiting))

@@ -49,6 +49,19 @@ func (r *run) needsNoRecord(
 	return hook != nil && hook.Definition().Mode != webhook.AsyncCallback && course.Light(r.op) && trusted(r.key.Namespace)
 }
 
+// expectsPoll reports whether the call under way is unrecorded and its Webhook is polled. Unless such a call fails, the
+// operation waits afterwards and needs a finalizer. That write costs less during the call, since the object is still
+// small, and the call does not wait for it.
+func (r *run) expectsPoll() bool {
+	if r.unrecorded.IsZero() {
+		return false
+	}
+	for _, f := range r.flying {
+		return f.hook.Definition().Mode == webhook.Async // an unrecorded call is alone
+	}
+	return false
+}
+
 // recordDue returns the time at which the calls under way have to be recorded. It returns the zero time if that is
 // now, or if all are recorded.
 func (r *run) recordDue(now time.Time) time.Time {

@@ -171,7 +171,8 @@ func TestUnrecordedCall(t *testing.T) {
 }
 
 // TestUnrecordedPolledCall makes the first call of a Webhook that is polled. Its answer, with the URL to poll, is the
-// only write of the status before the operation waits. A call of a Webhook that calls back is recorded first.
+// only write of the status before the operation waits. The finalizer is added during the call. A call of a Webhook that
+// calls back is recorded first.
 func TestUnrecordedPolledCall(t *testing.T) {
 	for mode, writes := range map[v1alpha1.WebhookMode]int{v1alpha1.ModeAsync: 1, v1alpha1.ModeAsyncCallback: 2} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -200,8 +201,16 @@ func TestUnrecordedPolledCall(t *testing.T) {
 			if picked := b.Get().PickedUp(); picked != (mode == v1alpha1.ModeAsyncCallback) {
 				t.Errorf("the call was recorded first: %v", picked)
 			}
+			held := func() bool { return slices.Contains(b.Get().Finalizers, v1alpha1.Finalizer) }
+			if mode == v1alpha1.ModeAsync {
+				b.Eventually("held", held)
+				b.notRecorded()
+			}
 			open()
-			b.Eventually("waiting", func() bool { return slices.Contains(b.Get().Finalizers, v1alpha1.Finalizer) })
+			b.Eventually("waiting", func() bool {
+				calls := b.Get().Status.Webhooks
+				return len(calls) == 1 && calls[0].LastStatusCode != 0 && held()
+			})
 			if n := counts.of(op); n != writes {
 				t.Errorf("its status was written %d times, not %d", n, writes)
 			}
