@@ -228,6 +228,52 @@ func TestUnrecordedPolledCall(t *testing.T) {
 	}
 }
 
+// TestFinalizerFailsDuringCall makes the write of the finalizer fail. The answer of the call is recorded nevertheless,
+// and the finalizer is added later.
+func TestFinalizerFailsDuringCall(t *testing.T) {
+	b := setup(t)
+	b.Webhook("work", func(s *v1alpha1.WebhookSpec) {
+		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: time.Hour}
+	})
+	asked, open := b.gate("/work")
+	gated := b.Receiver.Answer
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+		if gated(w, r, path, n); path == "/work" {
+			w.Header().Set("Location", path)
+			w.WriteHeader(http.StatusAccepted)
+		}
+	}
+	var refused, healed atomic.Bool
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if name := v1alpha1.OperationName(shop.Type, shop.ID); !healed.Load() && r.Method == http.MethodPatch &&
+			strings.HasSuffix(r.URL.Path, "/operations/"+name) {
+			refused.Store(true)
+			return nil, errors.New("connection lost")
+		}
+		return next.RoundTrip(r)
+	})
+	b.Start(func(o *executor.Options) {
+		o.Calls, o.Policy, o.Now = calls, call.Policy{Retries: -1}, newStopwatch().now
+	})
+	b.proves()
+	op := b.Schedule(operations.Request{Webhooks: []string{"work"}})
+	b.Received(asked)
+	b.Eventually("refused", refused.Load)
+	b.notRecorded()
+	open()
+	b.Eventually("recorded", func() bool { return len(b.Get().Status.Webhooks) == 1 })
+	got := b.Get()
+	if w := got.Status.Webhooks[0]; w.WebhookPollURL == "" || w.RetriesCount != 0 ||
+		w.AttemptID != executor.FirstAttempt(op) {
+		t.Errorf("it became %+v", got.Status)
+	}
+	if slices.Contains(got.Finalizers, v1alpha1.Finalizer) {
+		t.Error("the finalizer was added")
+	}
+	healed.Store(true)
+	b.Eventually("held", func() bool { return slices.Contains(b.Get().Finalizers, v1alpha1.Finalizer) })
+}
+
 // TestLongCallIsRecorded lets a call take half a second while others write labels. The record of the call has the place
 // of the creation.
 func TestLongCallIsRecorded(t *testing.T) {
