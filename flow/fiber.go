@@ -80,13 +80,8 @@ func (f *control) Err() error { return f.x.Load().led() }
 // Value returns the value of the last resume of the fiber, if it is a T. The value does not survive a restart. Use the
 // checkpoint for data that later steps need.
 func Value[T, P any](f *Fiber[P]) (T, bool) {
-	x := f.x.Load()
-	if x == nil {
-		var zero T
-		return zero, false
-	}
 	f.e.mu.Lock() // a token of the running step may be resumed concurrently
-	given := x.value
+	given := f.value
 	f.e.mu.Unlock()
 	v, ok := given.(T)
 	return v, ok

@@ -48,6 +48,7 @@ type fiber struct {
 	qnext      *fiber // readyQueue: queue of ready fibers of the subgroup
 	epoch      uint64 // gates
 	id         uint64 // liveSet
+	value      any    // from Token.Resume or an Await
 }
 
 // Handle is a reference to a fiber for code other than its steps. The zero Handle refers to no fiber and counts as
@@ -70,7 +71,6 @@ type extra struct {
 	// interruption is the cause of an Interrupt. It is set before isInterrupted in progress.ending.
 	interruption error
 	err          error // of the ended fiber
-	value        any   // from Token.Resume; guarded by core.mu
 	resumeErr    error // from Token.Fail; guarded by core.mu
 	tokenSeq     uint32
 	childIndex   int32

@@ -37,10 +37,9 @@ func forgetEvents(f *fiber) {
 
 // setValue sets the result of Value to v.
 func setValue(f *fiber, v any) {
-	x := f.ext()
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	x.value = v
+	f.value = v
 }
 
 // newToken returns the token of the next suspension of f. It makes older tokens of f stale.

@@ -78,7 +78,7 @@ func (t Token) resume(value any, err error) bool {
 	}
 	f.seq++
 	x := f.ext()
-	x.value, x.resumeErr, x.tokenSeq = value, err, t.seq
+	f.value, x.resumeErr, x.tokenSeq = value, err, t.seq
 	f.e.sched.pokeIf(f, pokeToken, whySuspend)
 	return true
 }

@@ -33,6 +33,7 @@ import (
 //	              garbage collection, and resident memory
 //	profile FILE  starts a CPU profile
 //	profiled      ends it
+//	heap FILE     writes a heap profile
 func child(who, kubeconfig, namespace string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -60,6 +61,8 @@ func child(who, kubeconfig, namespace string) error {
 			case "profiled":
 				pprof.StopCPUProfile()
 				fmt.Println("done")
+			case "heap":
+				fmt.Println(writeHeap(file))
 			default:
 				stats(&requests)
 			}
@@ -80,6 +83,14 @@ func startProfile(file string) error {
 		return err
 	}
 	return pprof.StartCPUProfile(f)
+}
+
+func writeHeap(file string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
 func stats(requests *atomic.Int64) {

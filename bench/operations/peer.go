@@ -49,7 +49,8 @@ func runPeer(ctx context.Context, config *rest.Config, namespace string, ready f
 		return err
 	}
 	go func() {
-		if m.GetCache().WaitForCacheSync(ctx) {
+		// Without GetInformer, the cache counts as synced before it has any informer.
+		if _, err := m.GetCache().GetInformer(ctx, &v1alpha1.Operation{}); err == nil && m.GetCache().WaitForCacheSync(ctx) {
 			ready()
 		}
 	}()

@@ -211,7 +211,7 @@ func (w *world) update(ctx context.Context, r *result) error {
 		return err
 	}
 	rest := clients.CoreV1().RESTClient()
-	pid, err := server()
+	pid, err := proc.Child("kube-apiserver")
 	if err != nil {
 		return err
 	}

@@ -291,7 +291,10 @@ func (s *stepper) record(ctx context.Context, r *run, now, until time.Time) (tim
 		if due.Before(until) {
 			until = due
 		}
-		return until, nil
+		if !r.expectsPoll() || s.draining(r.key.Namespace) {
+			return until, nil
+		}
+		return until, s.writes.hold(ctx, r.draft())
 	}
 	if err := s.writes.save(ctx, r.draft()); err != nil {
 		return until, err

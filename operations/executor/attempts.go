@@ -80,7 +80,8 @@ const (
 	attemptSize = int(unsafe.Sizeof(attempt{}))
 	// attemptedSize is twice the size of an entry, because the map needs as much.
 	attemptedSize = int(unsafe.Sizeof(attempted{})+unsafe.Sizeof(store.Key{})+unsafe.Sizeof(uintptr(0))) * 2
-	firstAttempts = 2
+	// firstAttempts is the capacity for an operation that waits for its first poll.
+	firstAttempts = 1
 )
 
 // record remembers an attempt that has returned. It skips a first attempt that brings the outcome.

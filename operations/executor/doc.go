@@ -98,7 +98,8 @@
 // The status is also written at the end, and before the flow parks. A flow that parks does not write yet if its only
 // change is an unrecorded call of less than half a second. Changes in between are part of the next write. Tries that
 // fail again at once are written once a second (repeated.go). An operation with one synchronous webhook costs one
-// write here, in addition to its creation. It costs one more if the call is recorded first.
+// write here, in addition to its creation. It costs one more if the call is recorded first. An operation that waits for
+// a poll costs one more for its finalizer, which is added during the first call.
 //
 // # Locks
 //

@@ -18,8 +18,8 @@ import (
 )
 
 // An Operation that is deleted while it is in progress is cancelled first. A finalizer keeps the object for that
-// time. It is added only when the operation has to wait, or may need compensation, so short operations cost no extra
-// write.
+// time. It is added only when the operation has to wait, is expected to (run.expectsPoll), or may need compensation, so
+// short operations cost no extra write.
 
 func held(op *v1alpha1.Operation) bool { return slices.Contains(op.Finalizers, v1alpha1.Finalizer) }
 

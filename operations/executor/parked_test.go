@@ -24,8 +24,8 @@ func TestParkedRunIsSmall(t *testing.T) {
 	}
 }
 
-// TestWaitingOperations: an operation that waits for its next poll has made three writes and holds only its parked run.
-// The store drops its own writes once the watch has delivered them.
+// TestWaitingOperations: an operation that waits for its next poll has made at most three writes and holds only its
+// parked run. The store drops its own writes once the watch has delivered them.
 func TestWaitingOperations(t *testing.T) {
 	const n = 3
 	b := setup(t)

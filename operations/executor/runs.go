@@ -222,6 +222,9 @@ func (s *runs) park(r *run) {
 	if len(r.later) == 0 {
 		r.later = nil
 	}
+	if r.recorded {
+		r.accepted = nil // also if it was recorded after the last update
+	}
 	if r.idle() {
 		r.work = nil
 	}

@@ -13,8 +13,8 @@ import (
 // is made without a write before it, and the only write is its outcome. This applies to the first try of the first
 // Webhook of an operation under these conditions:
 //
-//   - The operation is sequential, locks no resource and has no compensations, and the Webhook is synchronous. So no
-//     later step depends on a record of the try (course.Ordinary).
+//   - The operation is sequential, locks no resource and has no compensations (course.Ordinary), and the Webhook does
+//     not call back. So nothing but the answer depends on a record of the try: it has the outcome, or the URL to poll.
 //   - It has an operationID of its own. The API server rejects a replacement of the request until it has ended.
 //   - No unfinished operation in its namespace holds a lock. The place of the operation is the version at which it
 //     was accepted (acceptance.go), so a later lock waits for it.
@@ -46,7 +46,20 @@ func (r *run) needsNoRecord(
 		return false
 	}
 	hook := hooks[due[0]]
-	return hook != nil && hook.Definition().Mode == webhook.Sync && course.Light(r.op) && trusted(r.key.Namespace)
+	return hook != nil && hook.Definition().Mode != webhook.AsyncCallback && course.Light(r.op) && trusted(r.key.Namespace)
+}
+
+// expectsPoll reports whether the call under way is unrecorded and its Webhook is polled. Unless such a call fails, the
+// operation waits afterwards and needs a finalizer. That write costs less during the call, since the object is still
+// small, and the call does not wait for it.
+func (r *run) expectsPoll() bool {
+	if r.unrecorded.IsZero() {
+		return false
+	}
+	for _, f := range r.flying {
+		return f.hook.Definition().Mode == webhook.Async // an unrecorded call is alone
+	}
+	return false
 }
 
 // recordDue returns the time at which the calls under way have to be recorded. It returns the zero time if that is

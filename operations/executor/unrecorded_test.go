@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/call"
@@ -165,6 +168,110 @@ func TestUnrecordedCall(t *testing.T) {
 	if id, err := uuid.Parse(w.AttemptID); err != nil || id.Version() != 5 {
 		t.Errorf("the attempt is %s", w.AttemptID)
 	}
+}
+
+// TestUnrecordedPolledCall makes the first call of a Webhook that is polled. Its answer, with the URL to poll, is the
+// only write of the status before the operation waits. The finalizer is added during the call. A call of a Webhook that
+// calls back is recorded first.
+func TestUnrecordedPolledCall(t *testing.T) {
+	for mode, writes := range map[v1alpha1.WebhookMode]int{v1alpha1.ModeAsync: 1, v1alpha1.ModeAsyncCallback: 2} {
+		t.Run(string(mode), func(t *testing.T) {
+			b := setup(t)
+			b.Webhook("work", func(s *v1alpha1.WebhookSpec) {
+				s.Mode, s.Poll.Interval = mode, metav1.Duration{Duration: time.Hour}
+			})
+			asked, open := b.gate("/work")
+			gated := b.Receiver.Answer
+			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+				if gated(w, r, path, n); path == "/work" {
+					if mode == v1alpha1.ModeAsync {
+						w.Header().Set("Location", path)
+					}
+					w.WriteHeader(http.StatusAccepted)
+				}
+			}
+			counts, calls := b.tally()
+			b.Start(func(o *executor.Options) {
+				o.Calls, o.Now = calls, newStopwatch().now
+				o.PublicURL, o.CallbackKey = "https://example.com", []byte("key")
+			})
+			b.proves()
+			op := b.Schedule(operations.Request{Webhooks: []string{"work"}})
+			b.Received(asked)
+			if picked := b.Get().PickedUp(); picked != (mode == v1alpha1.ModeAsyncCallback) {
+				t.Errorf("the call was recorded first: %v", picked)
+			}
+			held := func() bool { return slices.Contains(b.Get().Finalizers, v1alpha1.Finalizer) }
+			if mode == v1alpha1.ModeAsync {
+				b.Eventually("held", held)
+				b.notRecorded()
+			}
+			open()
+			b.Eventually("waiting", func() bool {
+				calls := b.Get().Status.Webhooks
+				return len(calls) == 1 && calls[0].LastStatusCode != 0 && held()
+			})
+			if n := counts.of(op); n != writes {
+				t.Errorf("its status was written %d times, not %d", n, writes)
+			}
+			got := b.Get().Status
+			if len(got.Webhooks) != 1 {
+				t.Fatalf("it became %+v", got)
+			}
+			w := got.Webhooks[0]
+			if want := b.Namespace + "." + op.EffectiveID() + ".work"; got.AcceptedVersion != op.ResourceVersion ||
+				w.IdempotencyKey != want || w.AttemptID != executor.FirstAttempt(op) || w.StartedAt == nil ||
+				w.LastStatusCode != http.StatusAccepted || (w.WebhookPollURL == "") == (mode == v1alpha1.ModeAsync) {
+				t.Errorf("it became %+v", got)
+			}
+		})
+	}
+}
+
+// TestFinalizerFailsDuringCall makes the write of the finalizer fail. The answer of the call is recorded nevertheless,
+// and the finalizer is added later.
+func TestFinalizerFailsDuringCall(t *testing.T) {
+	b := setup(t)
+	b.Webhook("work", func(s *v1alpha1.WebhookSpec) {
+		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: time.Hour}
+	})
+	asked, open := b.gate("/work")
+	gated := b.Receiver.Answer
+	b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+		if gated(w, r, path, n); path == "/work" {
+			w.Header().Set("Location", path)
+			w.WriteHeader(http.StatusAccepted)
+		}
+	}
+	var refused, healed atomic.Bool
+	calls := b.Tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if name := v1alpha1.OperationName(shop.Type, shop.ID); !healed.Load() && r.Method == http.MethodPatch &&
+			strings.HasSuffix(r.URL.Path, "/operations/"+name) {
+			refused.Store(true)
+			return nil, errors.New("connection lost")
+		}
+		return next.RoundTrip(r)
+	})
+	b.Start(func(o *executor.Options) {
+		o.Calls, o.Policy, o.Now = calls, call.Policy{Retries: -1}, newStopwatch().now
+	})
+	b.proves()
+	op := b.Schedule(operations.Request{Webhooks: []string{"work"}})
+	b.Received(asked)
+	b.Eventually("refused", refused.Load)
+	b.notRecorded()
+	open()
+	b.Eventually("recorded", func() bool { return len(b.Get().Status.Webhooks) == 1 })
+	got := b.Get()
+	if w := got.Status.Webhooks[0]; w.WebhookPollURL == "" || w.RetriesCount != 0 ||
+		w.AttemptID != executor.FirstAttempt(op) {
+		t.Errorf("it became %+v", got.Status)
+	}
+	if slices.Contains(got.Finalizers, v1alpha1.Finalizer) {
+		t.Error("the finalizer was added")
+	}
+	healed.Store(true)
+	b.Eventually("held", func() bool { return slices.Contains(b.Get().Finalizers, v1alpha1.Finalizer) })
 }
 
 // TestLongCallIsRecorded lets a call take half a second while others write labels. The record of the call has the place
@@ -365,47 +472,72 @@ func TestAcceptedAfterALock(t *testing.T) {
 // TestKilledDuringUnrecordedCall kills a process with SIGKILL during an unrecorded call. The next process makes the
 // same attempt with the same key, and there is one outcome.
 func TestKilledDuringUnrecordedCall(t *testing.T) {
-	b := setup(t)
-	b.Webhook("work", nil)
-	asked := make(chan string, 4)
-	b.Receiver.Answer = func(_ http.ResponseWriter, r *http.Request, _ string, n int) {
-		asked <- r.Header.Get("Idempotency-Key")
-		if n == 1 {
-			<-r.Context().Done()
-		}
-	}
-	m := b.mortal("", "")
-	m.Frozen = true
-	ctx, kill := context.WithCancel(b.Ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := m.live(ctx, t); ctx.Err() == nil {
-			t.Errorf("the first process: %v", err)
-		}
-	})
-	defer running.Wait()
-	defer kill()
-	b.proves()
-	op := b.Schedule(operations.Request{Webhooks: []string{"work"}})
-	first := b.Received(asked)
-	b.notRecorded()
-	kill()
-	running.Wait()
-	b.notRecorded()
-	b.Touch(op.Name)
-	counts, calls := b.tally()
-	b.Start(func(o *executor.Options) { o.Calls = calls })
-	if second := b.Received(asked); second != first {
-		t.Errorf("the key was %s, and is %s", first, second)
-	}
-	got := b.End(op).Status
-	w := got.Webhooks[0]
-	if got.Phase != v1alpha1.PhaseSuccess || w.AttemptID != executor.FirstAttempt(op) || w.RetriesCount != 0 ||
-		w.IdempotencyKey != first {
-		t.Errorf("it became %+v", got)
-	}
-	if n := counts.of(op); n < 1 || n > 2 {
-		t.Errorf("its status was written %d times", n)
+	for _, mode := range []v1alpha1.WebhookMode{v1alpha1.ModeSync, v1alpha1.ModeAsync} {
+		t.Run(string(mode), func(t *testing.T) {
+			b := setup(t)
+			b.Webhook("work", func(s *v1alpha1.WebhookSpec) {
+				s.Mode, s.Poll.Interval = mode, metav1.Duration{Duration: 50 * time.Millisecond}
+			})
+			asked := make(chan string, 4)
+			var made atomic.Int32
+			b.Receiver.Answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+				switch {
+				case path == "/status":
+					_, _ = io.WriteString(w, `{"status":"SUCCESS"}`)
+					return
+				case path != "/work":
+					return
+				}
+				n := made.Add(1)
+				asked <- r.Header.Get("Idempotency-Key")
+				if n == 1 {
+					<-r.Context().Done()
+				} else if mode == v1alpha1.ModeAsync {
+					w.Header().Set("Location", "/status")
+					w.WriteHeader(http.StatusAccepted)
+				}
+			}
+			m := b.mortal("", "")
+			m.Frozen = true
+			ctx, kill := context.WithCancel(b.Ctx)
+			var running sync.WaitGroup
+			running.Go(func() {
+				if err := m.live(ctx, t); ctx.Err() == nil {
+					t.Errorf("the first process: %v", err)
+				}
+			})
+			defer running.Wait()
+			defer kill()
+			b.proves()
+			op := b.Schedule(operations.Request{Webhooks: []string{"work"}})
+			first := b.Received(asked)
+			b.notRecorded()
+			kill()
+			running.Wait()
+			b.notRecorded()
+			b.Touch(op.Name)
+			counts, calls := b.tally()
+			b.Start(func(o *executor.Options) { o.Calls = calls })
+			if second := b.Received(asked); second != first {
+				t.Errorf("the key was %s, and is %s", first, second)
+			}
+			got := b.End(op).Status
+			w := got.Webhooks[0]
+			if got.Phase != v1alpha1.PhaseSuccess || w.AttemptID != executor.FirstAttempt(op) || w.RetriesCount != 0 ||
+				w.IdempotencyKey != first {
+				t.Errorf("it became %+v", got)
+			}
+			if n := made.Load(); n != 2 {
+				t.Errorf("%d calls", n)
+			}
+			most := 2
+			if mode == v1alpha1.ModeAsync {
+				most = 3
+			}
+			if n := counts.of(op); n < 1 || n > most {
+				t.Errorf("its status was written %d times", n)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -52,4 +53,23 @@ func Stat(pid int) (name string, parent int, used time.Duration, err error) {
 		return "", 0, 0, fmt.Errorf("cannot read /proc/%d/stat: %w", pid, err)
 	}
 	return text[from+1 : to], parent, time.Duration(user+system) * tick, nil
+}
+
+// Child returns the PID of a child of this process by its name.
+func Child(name string) (pid int, err error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, err
+	}
+	for _, dir := range dirs {
+		id, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			continue
+		}
+		found, parent, _, err := Stat(id)
+		if err == nil && parent == os.Getpid() && found != "" && strings.HasPrefix(name, found) { // cut by the kernel
+			return id, nil
+		}
+	}
+	return 0, fmt.Errorf("cannot find %s among the children of %d", name, os.Getpid())
 }

@@ -19,9 +19,10 @@ import (
 
 // rule is a validation rule of the custom resource about changes of an Operation.
 type rule struct {
-	program cel.Program
-	path    string
-	message string
+	program  cel.Program
+	explains cel.Program // computes the message; nil: it is fixed
+	path     string
+	message  string
 }
 
 var operationRules = sync.OnceValues(func() (rules []rule, err error) {
@@ -34,15 +35,16 @@ var operationRules = sync.OnceValues(func() (rules []rule, err error) {
 			continue
 		}
 		for _, v := range crd.Spec.Versions[0].Schema.OpenAPIV3Schema.XValidations {
-			ast, issues := env.Compile(v.Rule)
-			if issues.Err() != nil {
-				return nil, fmt.Errorf("cannot compile %q: %w", v.Message, issues.Err())
-			}
-			program, err := env.Program(ast)
-			if err != nil {
+			r := rule{path: v.FieldPath, message: v.Message}
+			if r.program, err = compile(env, v.Rule); err != nil {
 				return nil, err
 			}
-			rules = append(rules, rule{program, v.FieldPath, v.Message})
+			if v.MessageExpression != "" {
+				if r.explains, err = compile(env, v.MessageExpression); err != nil {
+					return nil, err
+				}
+			}
+			rules = append(rules, r)
 		}
 	}
 	if len(rules) == 0 {
@@ -50,6 +52,14 @@ var operationRules = sync.OnceValues(func() (rules []rule, err error) {
 	}
 	return rules, nil
 })
+
+func compile(env *cel.Env, expression string) (cel.Program, error) {
+	ast, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, fmt.Errorf("cannot compile %q: %w", expression, issues.Err())
+	}
+	return env.Program(ast)
+}
 
 // validateChange rejects a change that violates a rule of the custom resource. It is the Validate of an
 // apiserver.Resource.
@@ -63,13 +73,23 @@ func validateChange(_ context.Context, obj, old *unstructured.Unstructured) erro
 	}
 	var refused field.ErrorList
 	for _, r := range rules {
-		out, _, err := r.program.Eval(map[string]any{"self": obj.Object, "oldSelf": old.Object})
+		states := map[string]any{"self": obj.Object, "oldSelf": old.Object}
+		out, _, err := r.program.Eval(states)
 		if err != nil {
-			return fmt.Errorf("cannot evaluate %q: %w", r.message, err)
+			return fmt.Errorf("cannot evaluate the rule of %s: %w", r.path, err)
 		}
-		if out.Value() != true {
-			refused = append(refused, field.Forbidden(field.NewPath(r.path), r.message))
+		if out.Value() == true {
+			continue
 		}
+		message := r.message
+		if r.explains != nil {
+			out, _, err := r.explains.Eval(states)
+			if err != nil {
+				return fmt.Errorf("cannot evaluate the message of %s: %w", r.path, err)
+			}
+			message = fmt.Sprint(out.Value())
+		}
+		refused = append(refused, field.Forbidden(field.NewPath(r.path), message))
 	}
 	if len(refused) == 0 {
 		return nil

@@ -349,3 +349,23 @@ func TestOperationEveryFieldIsLocked(t *testing.T) {
 		t.Errorf("fields of spec (-) and fields tried (+):\n%s", diff)
 	}
 }
+
+// BenchmarkOperationStatus validates the write of a status, as the API server does for each write of an executor.
+func BenchmarkOperationStatus(b *testing.B) {
+	a := newAdmission(b, v1alpha1.KindOperation)
+	old := operation(
+		"spec.operationID", "7d444840-9dc0-11d1-b245-5ffdce74fad2", "spec.operationCategory", "unregister",
+		"spec.webhookIDs", []any{"sync"}, "spec.requestObject.resource", map[string]any{"name": "shop", "id": "1"},
+		"spec.requestObject.tenantID", "tenant", "status.phase", "In Progress",
+	)
+	if errs := a.create(b.Context(), old); len(errs) > 0 {
+		b.Fatal(errs.ToAggregate())
+	}
+	obj := clone(b, with(old, "status.phase", "Success"))
+	b.ReportAllocs()
+	for b.Loop() {
+		if errs := a.common(b.Context(), obj, old); len(errs) > 0 {
+			b.Fatal(errs.ToAggregate())
+		}
+	}
+}
