@@ -18,7 +18,7 @@ const (
 
 // A pin is a published bug of a public operator.
 type pin struct {
-	name     string // also of its folder in testdata, which has a test and a file for each side of the fix
+	name     string // also of its folder in testdata
 	issue    string // where the bug is published
 	module   string // path of the operator's module
 	versions [2]string
@@ -26,6 +26,9 @@ type pin struct {
 	requires [2][]string
 	// definitions are the files with CustomResourceDefinitions, as patterns in the module.
 	definitions [2]string
+	// program is the package of the operator's program, which the test runs as ./operator. If it is empty, the test calls
+	// packages of the operator, and the folder has a file for each side: before_test.go and after_test.go.
+	program string
 	// verdict and about are those of the finding: about is a regular expression of its first line.
 	verdict, about string
 	// remains is a regular expression of findings that are other bugs, on both sides; "": there are none.
@@ -57,5 +60,15 @@ var pins = []pin{
 		verdict:     "step not reached", about: `^step 2, await Ready of certificates/web: `,
 		// While its watch of Secrets is late, it issues the certificate again and again. v1.21.2 still does.
 		remains: `^certificaterequests\.cert-manager\.io/default/web-\S+ exists`,
+	},
+	{
+		name:   "kuberay",
+		issue:  "https://github.com/ray-project/kuberay/issues/715",
+		module: "github.com/ray-project/kuberay/ray-operator", versions: [2]string{"v1.1.1", "v1.2.2"},
+		program:     "github.com/ray-project/kuberay/ray-operator",
+		definitions: [2]string{"config/crd/bases/*.yaml", "config/crd/bases/*.yaml"},
+		verdict:     "invariant", about: `^there are \d heads and \d workers, and the RayCluster has 1 and 2`,
+		// The text of an error stays in the status after the operator has recovered from it.
+		remains: `^rayclusters\.ray\.io/default/train: status\.reason is `,
 	},
 }

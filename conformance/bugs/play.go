@@ -30,6 +30,11 @@ func play(ctx context.Context, o options, p pin, s side) (row, error) {
 		return r, err
 	}
 	begin := time.Now()
+	if p.program != "" {
+		if err := build(ctx, p, s, dir); err != nil {
+			return r, err
+		}
+	}
 	if r.text, err = test(ctx, o, dir); err != nil {
 		return r, err
 	}
@@ -66,13 +71,19 @@ func generate(ctx context.Context, o options, p pin, s side, dir, source string)
 	if err := os.CopyFS(dir, os.DirFS(ours)); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(dir, (1-s).String()+"_test.go")); err != nil {
-		return err
+	if p.program == "" {
+		if err := os.Remove(filepath.Join(dir, (1-s).String()+"_test.go")); err != nil {
+			return err
+		}
 	}
 	if err := copyDefinitions(crds, filepath.Join(source, p.definitions[s])); err != nil {
 		return err
 	}
-	require := append([]string{library + "@v0.0.0", p.module + "@" + p.version(s)}, p.requires[s]...)
+	require := []string{library + "@v0.0.0"}
+	if p.program == "" {
+		require = append(require, p.module+"@"+p.version(s))
+		require = append(require, p.requires[s]...)
+	}
 	return initModule(ctx, dir, require, "-replace="+library+"="+o.repository)
 }
 
@@ -116,6 +127,20 @@ func withoutTemplates(definition []byte) []byte {
 		}
 	}
 	return out
+}
+
+// build builds the program of the operator with the module versions that its go.mod demands.
+func build(ctx context.Context, p pin, s side, dir string) error {
+	module := filepath.Join(dir, "program")
+	if err := os.MkdirAll(module, 0o755); err != nil {
+		return err
+	}
+	require := append([]string{p.module + "@" + p.version(s)}, p.requires[s]...)
+	if err := initModule(ctx, module, require); err != nil {
+		return err
+	}
+	_, err := goCommand(ctx, module, "build", "-mod=mod", "-o", filepath.Join(dir, "operator"), p.program)
+	return err
 }
 
 // test runs the test in the generated module.
