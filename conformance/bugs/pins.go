@@ -64,7 +64,7 @@ var pins = []pin{
 	{
 		name:   "kuberay",
 		issue:  "https://github.com/ray-project/kuberay/issues/715",
-		module: "github.com/ray-project/kuberay/ray-operator", versions: [2]string{"v1.1.1", "v1.2.2"},
+		module: "github.com/ray-project/kuberay/ray-operator", versions: [2]string{"v1.2.2", "v1.3.0"},
 		program:     "github.com/ray-project/kuberay/ray-operator",
 		definitions: [2]string{"config/crd/bases/*.yaml", "config/crd/bases/*.yaml"},
 		verdict:     "invariant", about: `^there are \d heads and \d workers, and the RayCluster has 1 and 2`,
