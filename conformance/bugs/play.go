@@ -22,20 +22,24 @@ const library = "github.com/fairlead-io/fairlead"
 func play(ctx context.Context, o options, p pin, s side) (row, error) {
 	r := row{pin: p, side: s}
 	dir := filepath.Join(o.dir, p.name, s.String())
-	source, err := download(ctx, p.module, p.version(s))
+	source, err := download(ctx, p.module+"@"+p.version(s))
 	if err != nil {
 		return r, err
 	}
 	if err := generate(ctx, o, p, s, dir, source); err != nil {
 		return r, err
 	}
-	begin := time.Now()
 	if p.program != "" {
 		if err := build(ctx, p, s, dir); err != nil {
 			return r, err
 		}
 	}
-	if r.text, err = test(ctx, o, dir); err != nil {
+	binary := filepath.Join(dir, "bug.test")
+	if _, err := goCommand(ctx, dir, "test", "-mod=mod", "-c", "-o", binary, "."); err != nil {
+		return r, err
+	}
+	begin := time.Now()
+	if r.text, err = test(ctx, o, dir, binary); err != nil {
 		return r, err
 	}
 	r.took = time.Since(begin)
@@ -48,9 +52,9 @@ func play(ctx context.Context, o options, p pin, s side) (row, error) {
 	return r, os.WriteFile(filepath.Join(dir, "report.txt"), []byte(r.text), 0o644)
 }
 
-// download returns the directory of a module in the module cache.
-func download(ctx context.Context, module, version string) (string, error) {
-	out, err := goCommand(ctx, os.TempDir(), "mod", "download", "-json", module+"@"+version)
+// download returns the directory of a module, named as module@version, in the module cache.
+func download(ctx context.Context, module string) (string, error) {
+	out, err := goCommand(ctx, os.TempDir(), "mod", "download", "-json", module)
 	if err != nil {
 		return "", err
 	}
@@ -76,8 +80,18 @@ func generate(ctx context.Context, o options, p pin, s side, dir, source string)
 			return err
 		}
 	}
-	if err := copyDefinitions(crds, filepath.Join(source, p.definitions[s])); err != nil {
-		return err
+	for _, pattern := range p.definitions[s] {
+		from := source
+		if other, rest, ok := strings.Cut(pattern, " "); ok {
+			var err error
+			if from, err = download(ctx, other); err != nil {
+				return err
+			}
+			pattern = rest
+		}
+		if err := copyDefinitions(crds, filepath.Join(from, pattern)); err != nil {
+			return err
+		}
 	}
 	require := []string{library + "@v0.0.0"}
 	if p.program == "" {
@@ -143,12 +157,8 @@ func build(ctx context.Context, p pin, s side, dir string) error {
 	return err
 }
 
-// test runs the test in the generated module.
-func test(ctx context.Context, o options, dir string) (string, error) {
-	binary := filepath.Join(dir, "bug.test")
-	if _, err := goCommand(ctx, dir, "test", "-mod=mod", "-c", "-o", binary, "."); err != nil {
-		return "", err
-	}
+// test runs the test of the generated module.
+func test(ctx context.Context, o options, dir, binary string) (string, error) {
 	return output(ctx, dir, binary, "-test.run=^TestFaults$", "-test.v", "-test.timeout=1h",
 		"-for="+o.search.String())
 }
