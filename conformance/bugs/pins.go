@@ -82,6 +82,14 @@ var pins = []pin{
 		verdict: "other end", about: `^ipaddresses\.ipam\.cluster\.x-k8s\.io/default/second: spec\.address is "10\.0\.0\.10"`,
 	},
 	{
+		name:   "agent-sandbox",
+		issue:  "https://github.com/kubernetes-sigs/agent-sandbox/issues/1215",
+		module: "sigs.k8s.io/agent-sandbox", versions: [2]string{"v0.5.3", "v0.5.6"},
+		requires:    [2][]string{{runtime}, {runtime}},
+		definitions: [2][]string{{"k8s/crds/*.yaml"}, {"k8s/crds/*.yaml"}},
+		verdict:     "invariant", about: `^there are \d sandboxes in a pool of \d `,
+	},
+	{
 		name:   "kuberay",
 		issue:  "https://github.com/ray-project/kuberay/issues/715",
 		module: "github.com/ray-project/kuberay/ray-operator", versions: [2]string{"v1.2.2", "v1.3.0"},
