@@ -30,7 +30,7 @@ func play(ctx context.Context, o options, p pin, s side) (row, error) {
 		return r, err
 	}
 	if p.program != "" {
-		if err := build(ctx, p, s, dir); err != nil {
+		if err := build(ctx, p, source, dir); err != nil {
 			return r, err
 		}
 	}
@@ -143,17 +143,9 @@ func withoutTemplates(definition []byte) []byte {
 	return out
 }
 
-// build builds the program of the operator with the module versions that its go.mod demands.
-func build(ctx context.Context, p pin, s side, dir string) error {
-	module := filepath.Join(dir, "program")
-	if err := os.MkdirAll(module, 0o755); err != nil {
-		return err
-	}
-	require := append([]string{p.module + "@" + p.version(s)}, p.requires[s]...)
-	if err := initModule(ctx, module, require); err != nil {
-		return err
-	}
-	_, err := goCommand(ctx, module, "build", "-mod=mod", "-o", filepath.Join(dir, "operator"), p.program)
+// build builds the program of the operator in its own module, with the versions and replacements of its go.mod.
+func build(ctx context.Context, p pin, source, dir string) error {
+	_, err := goCommand(ctx, source, "build", "-o", filepath.Join(dir, "operator"), p.program)
 	return err
 }
 
