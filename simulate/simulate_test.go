@@ -74,6 +74,7 @@ func TestPlantedBugs(t *testing.T) {
 		{"WaitsBriefly", waitsBriefly, late, engine.Left, "configmaps/default/web-*"},
 		{"OwnName", ownName, make, engine.Left, "configmaps/default/web-*"},
 		{"Leaks", leaks, remove, engine.Left, "configmaps/default/web-*"},
+		{"TrustsDelete", trustsDelete, remove, engine.Exited, "DeletedFinalStateUnknown"},
 		{"LostUpdate", lostUpdate, second, engine.Differs, "data.api"},
 		{"ReleasedEarly", releasedEarly, remove, engine.Left, "configmaps/default/web"},
 		{"HotLoop", hotLoop, make, engine.Restless, "the update of configmaps/default/web"},

@@ -65,7 +65,7 @@ func (w widget) status(field string) string {
 // controller returns a subject that calls reconcile for each widget that it knows from its cache, and again when one of
 // the widget's ConfigMaps changes, or after a failure.
 func controller(reconcile func(*toy, widget) error) simulate.Subject {
-	return subject(func(ctx context.Context, cfg *rest.Config) error { return runToy(ctx, cfg, reconcile) })
+	return subject(func(ctx context.Context, cfg *rest.Config) error { return runToy(ctx, cfg, true, reconcile) })
 }
 
 // subject is a subject with the kind Widget.
@@ -73,7 +73,8 @@ func subject(start func(context.Context, *rest.Config) error) simulate.Subject {
 	return simulate.Subject{Start: start, CRDs: "testdata/widgets.yaml"}
 }
 
-func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) error) error {
+// runToy runs such a controller. Without tombstones it expects the object itself when it is told of a deletion.
+func runToy(ctx context.Context, cfg *rest.Config, tombstones bool, reconcile func(*toy, widget) error) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -87,7 +88,7 @@ func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*toy, widget) 
 		dynamicinformer.NewDynamicSharedInformerFactory(dyn, 0)
 	handler := func(name func(metav1.Object) string) cache.ResourceEventHandler {
 		add := func(o any) {
-			if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
+			if d, ok := o.(cache.DeletedFinalStateUnknown); ok && tombstones {
 				o = d.Obj
 			}
 			if n := name(o.(metav1.Object)); n != "" {
@@ -271,6 +272,15 @@ func waitsBriefly(fixed bool) simulate.Subject {
 				known, err := t.configMaps.List(of)
 				return len(known) > 0, err
 			})
+	})
+}
+
+// trustsDelete panics if it learns from a list that a widget is gone. Its twin takes the last known state.
+func trustsDelete(fixed bool) simulate.Subject {
+	return subject(func(ctx context.Context, cfg *rest.Config) error {
+		return runToy(ctx, cfg, fixed, func(t *toy, w widget) error {
+			return t.setStatus(w, map[string]any{"phase": "Ready"}, true)
+		})
 	})
 }
 
@@ -490,7 +500,7 @@ func elected(fixed, ends bool) simulate.Subject {
 					if !ends {
 						leading = ctx
 					}
-					ended <- runToy(leading, cfg, func(t *toy, w widget) error {
+					ended <- runToy(leading, cfg, true, func(t *toy, w widget) error {
 						list, err := t.client.CoreV1().ConfigMaps("default").List(t.ctx,
 							metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
 						if err == nil && len(list.Items) == 0 {
