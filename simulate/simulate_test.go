@@ -86,7 +86,7 @@ func TestPlantedBugs(t *testing.T) {
 		{"WorksOn", worksOn, deposed, engine.Left, "configmaps/default/api-*"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			report, err := simulate.Search(t, "bug", tt.subject(false), append(tt.parts, simulate.Schedules(30))...)
+			report, err := simulate.Search(t, "bug", tt.subject(false), append(tt.parts, simulate.Schedules(40))...)
 			if err != nil {
 				t.Fatal(err)
 			}
