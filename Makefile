@@ -92,7 +92,7 @@ conformance-suites: ## Run the suites of controller-runtime and of public operat
 
 .PHONY: conformance-bugs
 conformance-bugs: ## Find published bugs of public operators before their fix, and not after it (BUGS='-bugs cert-manager')
-	@echo "==> conformance-bugs (up to 15 minutes for each version, after it is built)"
+	@echo "==> conformance-bugs (up to 15 minutes for each version, after the operators and a control plane are built)"
 	@$(GO) -C conformance run ./bugs $(BUGS)
 
 .PHONY: soak

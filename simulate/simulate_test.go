@@ -19,7 +19,7 @@ import (
 func TestPlantedBugs(t *testing.T) {
 	for _, bug := range toys.Bugs() {
 		t.Run(bug.Name, func(t *testing.T) {
-			report, err := simulate.Search(t, "bug", bug.Subject(false), append(bug.Parts, simulate.Schedules(30))...)
+			report, err := simulate.Search(t, "bug", bug.Subject(false), append(bug.Parts, simulate.Schedules(40))...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -32,7 +32,9 @@ func TestPlantedBugs(t *testing.T) {
 					t.Errorf("the finding is %s: %s\nwant %s about %s\n%s", s.Verdict, s.Text, bug.Verdict, bug.Says,
 						engine.Text(report, engine.Names{}))
 				}
-				sameVerdicts(t, bug, f.Plan)
+				if bug.Verdict != engine.Exited { // it ends this process
+					sameVerdicts(t, bug, f.Plan)
+				}
 			}
 			report, err = simulate.Search(t, "twin", bug.Subject(true), append(bug.Parts, simulate.Schedules(100))...)
 			if err != nil {

@@ -6,7 +6,7 @@
 //	go run ./bugs -only before -v                     # here: only the versions before the fix, with all output
 //
 // The operators are Go modules at the versions in pins.go. Nothing of them is changed: a test of ours in testdata/
-// starts their controllers. No workload names a moment or a fault.
+// starts their controllers, or the program that they publish is built and run. No workload names a moment or a fault.
 //
 // The table on stdout has a row for each side of a bug. The exit code is 1 if a bug is not found before its fix, is
 // found after it, or if there is a finding that the pin does not know.

@@ -22,15 +22,24 @@ const library = "github.com/fairlead-io/fairlead"
 func play(ctx context.Context, o options, p pin, s side) (row, error) {
 	r := row{pin: p, side: s}
 	dir := filepath.Join(o.dir, p.name, s.String())
-	source, err := download(ctx, p.module, p.version(s))
+	source, err := download(ctx, p.module+"@"+p.version(s))
 	if err != nil {
 		return r, err
 	}
 	if err := generate(ctx, o, p, s, dir, source); err != nil {
 		return r, err
 	}
+	if p.program != "" {
+		if err := build(ctx, p, source, dir); err != nil {
+			return r, err
+		}
+	}
+	binary := filepath.Join(dir, "bug.test")
+	if _, err := goCommand(ctx, dir, "test", "-mod=mod", "-c", "-o", binary, "."); err != nil {
+		return r, err
+	}
 	begin := time.Now()
-	if r.text, err = test(ctx, o, dir); err != nil {
+	if r.text, err = test(ctx, o, dir, binary); err != nil {
 		return r, err
 	}
 	r.took = time.Since(begin)
@@ -43,9 +52,9 @@ func play(ctx context.Context, o options, p pin, s side) (row, error) {
 	return r, os.WriteFile(filepath.Join(dir, "report.txt"), []byte(r.text), 0o644)
 }
 
-// download returns the directory of a module in the module cache.
-func download(ctx context.Context, module, version string) (string, error) {
-	out, err := goCommand(ctx, os.TempDir(), "mod", "download", "-json", module+"@"+version)
+// download returns the directory of a module, named as module@version, in the module cache.
+func download(ctx context.Context, module string) (string, error) {
+	out, err := goCommand(ctx, os.TempDir(), "mod", "download", "-json", module)
 	if err != nil {
 		return "", err
 	}
@@ -66,13 +75,29 @@ func generate(ctx context.Context, o options, p pin, s side, dir, source string)
 	if err := os.CopyFS(dir, os.DirFS(ours)); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(dir, (1-s).String()+"_test.go")); err != nil {
-		return err
+	if p.program == "" {
+		if err := os.Remove(filepath.Join(dir, (1-s).String()+"_test.go")); err != nil {
+			return err
+		}
 	}
-	if err := copyDefinitions(crds, filepath.Join(source, p.definitions[s])); err != nil {
-		return err
+	for _, pattern := range p.definitions[s] {
+		from := source
+		if other, rest, ok := strings.Cut(pattern, " "); ok {
+			var err error
+			if from, err = download(ctx, other); err != nil {
+				return err
+			}
+			pattern = rest
+		}
+		if err := copyDefinitions(crds, filepath.Join(from, pattern)); err != nil {
+			return err
+		}
 	}
-	require := append([]string{library + "@v0.0.0", p.module + "@" + p.version(s)}, p.requires[s]...)
+	require := []string{library + "@v0.0.0"}
+	if p.program == "" {
+		require = append(require, p.module+"@"+p.version(s))
+		require = append(require, p.requires[s]...)
+	}
 	return initModule(ctx, dir, require, "-replace="+library+"="+o.repository)
 }
 
@@ -118,12 +143,14 @@ func withoutTemplates(definition []byte) []byte {
 	return out
 }
 
-// test runs the test in the generated module.
-func test(ctx context.Context, o options, dir string) (string, error) {
-	binary := filepath.Join(dir, "bug.test")
-	if _, err := goCommand(ctx, dir, "test", "-mod=mod", "-c", "-o", binary, "."); err != nil {
-		return "", err
-	}
+// build builds the program of the operator in its own module, with the versions and replacements of its go.mod.
+func build(ctx context.Context, p pin, source, dir string) error {
+	_, err := goCommand(ctx, source, "build", "-o", filepath.Join(dir, "operator"), p.program)
+	return err
+}
+
+// test runs the test of the generated module.
+func test(ctx context.Context, o options, dir, binary string) (string, error) {
 	return output(ctx, dir, binary, "-test.run=^TestFaults$", "-test.v", "-test.timeout=1h",
 		"-for="+o.search.String())
 }

@@ -70,7 +70,7 @@ func TestSearch(t *testing.T) {
 		return
 	}
 	bug := find(name)
-	subject, parts := bug.Subject(false), append(bug.Parts, simulate.Schedules(30))
+	subject, parts := bug.Subject(false), append(bug.Parts, simulate.Schedules(40))
 	if os.Getenv(commandVariable) != "" {
 		subject.Start, parts = nil, append(parts, simulate.Command(os.Args[0], "-program="+name))
 	}

@@ -137,10 +137,10 @@ func Single(ref *Reference, kinds []FaultKind, late time.Duration, only []string
 // single returns the plans with one fault of a kind, in the order of their moments.
 func (r *Reference) single(kind FaultKind, late time.Duration, only []string) []Plan {
 	moments, lasts := r.Writes, time.Duration(0)
-	switch kind {
-	case Late, LateCrash:
+	switch {
+	case kind.AtChange():
 		moments, lasts = r.Changes, late
-	case Pause, Depose:
+	case kind.needsReplicas():
 		if !r.Leads {
 			return nil
 		}

@@ -65,7 +65,7 @@ func TestSingleTakesTurns(t *testing.T) {
 			known[p.key()] = true
 			whole[p.Faults[0].Kind.class()]++
 		}
-		if want := 9*d.writes + 2*d.changes; len(plans) != want || len(known) != want {
+		if want := 9*d.writes + 3*d.changes; len(plans) != want || len(known) != want {
 			t.Fatalf("%d writes and %d changes have %d plans, %d of them distinct; want %d", d.writes, d.changes,
 				len(plans), len(known), want)
 		}

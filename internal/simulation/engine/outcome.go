@@ -15,7 +15,8 @@ type Driver interface {
 // An Outcome is what one run of a schedule led to.
 type Outcome struct {
 	Trace []Event `json:"trace"`
-	// End holds the normalized objects at the end, by their canonical reference.
+	// End holds the normalized objects at the end, by their canonical reference. It is nil if nothing but Exits is known,
+	// since the panic of the subject has ended the whole run.
 	End State `json:"end"`
 	// Reached has an element for each fault of the plan: whether its moment came.
 	Reached []bool `json:"reached,omitempty"`

@@ -23,18 +23,20 @@ const (
 	Conflict    FaultKind = "conflict"     // another client writes to the object just before
 	Late        FaultKind = "late"         // the watches of one kind are late from a change on
 	LateCrash   FaultKind = "late-crash"   // as Late, and the subject is killed at its next write
+	Expired     FaultKind = "expired"      // the watches of one kind break from a change on, and begin with a new list
 	Pause       FaultKind = "pause"        // the leader is suspended before a write, until another replica leads
 	Depose      FaultKind = "depose"       // the leader cannot renew its lock from a write on, until another one leads
 )
 
 // Classes are the groups of faults that option Faults and flag --faults select.
 var Classes = map[string][]FaultKind{
-	"crash":  {CrashAfter, CrashBefore},
-	"late":   {Late, LateCrash},
-	"lost":   {Lost},
-	"error":  {Unsent, Conflict, Refused, Throttled},
-	"pause":  {Pause},
-	"depose": {Depose},
+	"crash":   {CrashAfter, CrashBefore},
+	"late":    {Late, LateCrash},
+	"expired": {Expired},
+	"lost":    {Lost},
+	"error":   {Unsent, Conflict, Refused, Throttled},
+	"pause":   {Pause},
+	"depose":  {Depose},
 }
 
 // ClassNames returns the names of Classes, sorted.
@@ -49,6 +51,9 @@ func (k FaultKind) class() string {
 	}
 	return ""
 }
+
+// AtChange reports whether the fault happens at a change that the subject watches, and not at a write.
+func (k FaultKind) AtChange() bool { return k == Late || k == LateCrash || k == Expired }
 
 // needsReplicas reports whether a fault only shows with two replicas.
 func (k FaultKind) needsReplicas() bool { return k == Pause || k == Depose }
@@ -76,7 +81,7 @@ func ParseClasses(classes []string) ([]FaultKind, error) {
 type Fault struct {
 	Kind FaultKind `json:"kind"`
 	At   Moment    `json:"at"`
-	// For is how long a watch is late, or how long a pause lasts. 0 for other kinds.
+	// For is how long a watch is late or broken, or how long a pause lasts. 0 for other kinds.
 	For Duration `json:"for,omitzero"`
 }
 
@@ -101,6 +106,8 @@ func (f Fault) String() string {
 	case LateCrash:
 		return fmt.Sprintf("watches of %s are late by %s from %s on, and the subject is killed at its next write",
 			f.At.Kind(), f.For, f.At)
+	case Expired:
+		return fmt.Sprintf("watches of %s break at %s, and begin with a new list after %s", f.At.Kind(), f.At, f.For)
 	case Pause:
 		return fmt.Sprintf("the leader is suspended for %s at %s", f.For, f.At)
 	case Depose:

@@ -91,7 +91,7 @@ func Play(ctx context.Context, d Driver, o Options, plan *Plan) (*Report, error)
 func Search(ctx context.Context, d Driver, o Options) (*Report, error) {
 	s := &search{driver: d, o: o, start: time.Now(), report: &Report{Seed: o.Seed}, found: map[string]bool{}}
 	if s.o.Faults == nil {
-		for _, class := range []string{"crash", "late", "lost", "error", "pause", "depose"} {
+		for _, class := range []string{"crash", "late", "lost", "error", "expired", "pause", "depose"} {
 			s.o.Faults = append(s.o.Faults, Classes[class]...)
 		}
 	}

@@ -41,6 +41,9 @@ func Judge(ref *Reference, out *Outcome) []Symptom {
 		first, _, _ := strings.Cut(reason, "\n")
 		add(Exited, first, reason)
 	}
+	if out.End == nil && len(out.Exits) > 0 {
+		return found
+	}
 	for _, b := range out.Broken {
 		add(Violated, b.Reason, fmt.Sprintf("%s (after %s)", b.Reason, b.At))
 	}
@@ -97,6 +100,9 @@ func lastChanges(trace []Event) string {
 
 // AnotherCourse reports whether the subject made other writes than in the reference. It is no finding by itself.
 func AnotherCourse(ref *Reference, out *Outcome) bool {
+	if out.End == nil {
+		return false
+	}
 	writes := func(trace []Event) map[Moment]bool {
 		set := map[Moment]bool{}
 		for _, e := range trace {

@@ -22,11 +22,11 @@ func newInjector(p engine.Plan, g *gates) *injector {
 // change plays the faults at a change of an object, and describes them.
 func (i *injector) change(m engine.Moment) (text string) {
 	for n, f := range i.faults {
-		if i.reached[n] || f.At != m || f.Kind != engine.Late && f.Kind != engine.LateCrash {
+		if i.reached[n] || f.At != m || !f.Kind.AtChange() {
 			continue
 		}
 		i.happens(n)
-		i.gates.close(m.Kind(), time.Duration(f.For))
+		i.gates.close(m.Kind(), time.Duration(f.For), f.Kind == engine.Expired)
 		if f.Kind == engine.LateCrash {
 			i.doomed = true
 		}
@@ -43,7 +43,7 @@ func (i *injector) write(m engine.Moment) []engine.Fault {
 		out = append(out, engine.Fault{Kind: engine.CrashBefore, At: m})
 	}
 	for n, f := range i.faults {
-		if !i.reached[n] && f.At == m && f.Kind != engine.Late && f.Kind != engine.LateCrash {
+		if !i.reached[n] && f.At == m && !f.Kind.AtChange() {
 			i.happens(n)
 			out = append(out, f)
 		}

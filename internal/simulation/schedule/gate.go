@@ -13,29 +13,32 @@ type gates struct {
 	closed map[string]closing // by resource and group
 }
 
-// closing is a time during which watches of a kind are held.
-type closing struct{ from, until time.Time }
+// closing is a time during which watches of a kind are held. Watches that expire then end, and what they held is lost.
+type closing struct {
+	from, until time.Time
+	expire      bool
+}
 
 func newGates() *gates { return &gates{closed: map[string]closing{}} }
 
 // close holds the present watches of a kind for d.
-func (g *gates) close(kind string, d time.Duration) {
+func (g *gates) close(kind string, d time.Duration, expire bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	g.closed[kind] = closing{now, now.Add(d)}
+	g.closed[kind] = closing{now, now.Add(d), expire}
 }
 
-// late returns how long a watch has to wait now. A watch that is opened after the gate was closed sees the present
-// state.
-func (g *gates) late(kind string, opened time.Time) time.Duration {
+// late returns how long a watch has to wait now, and whether it has expired after that. A watch that is opened after
+// the gate was closed sees the present state.
+func (g *gates) late(kind string, opened time.Time) (wait time.Duration, expired bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c, ok := g.closed[kind]
 	if !ok || opened.After(c.from) {
-		return 0
+		return 0, false
 	}
-	return time.Until(c.until)
+	return time.Until(c.until), c.expire
 }
 
 // lateBody is the body of a watch. What it has read waits until the gate of its kind is open.
@@ -51,7 +54,11 @@ type lateBody struct {
 func (b *lateBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	for {
-		d := b.gates.late(b.kind, b.opened)
+		d, expired := b.gates.late(b.kind, b.opened)
+		if d <= 0 && expired {
+			b.of.expire(b.kind)
+			return 0, io.EOF
+		}
 		if d <= 0 {
 			if b.of.resumed(b.ended) != nil {
 				return 0, context.Canceled

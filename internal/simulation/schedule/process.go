@@ -24,6 +24,8 @@ type Process struct {
 	locked time.Time           // until then, it cannot write to a lock
 	spared bool                // it has been suspended or deposed, so that it may end by itself
 	leases []types.NamespacedName
+	// expired counts the watches that have expired and have not been opened again, by resource and group.
+	expired map[string]int
 }
 
 // OnSuspend sets the function that suspends the process for a time. freeze must not block.
@@ -60,6 +62,27 @@ func (p *Process) kill() {
 	p.dead = true
 	p.mu.Unlock()
 	p.cancel()
+}
+
+// expire records that a watch of a kind has expired.
+func (p *Process) expire(kind string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.expired == nil {
+		p.expired = map[string]int{}
+	}
+	p.expired[kind]++
+}
+
+// takeExpired reports whether a watch of a kind has expired and was not opened again before.
+func (p *Process) takeExpired(kind string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.expired[kind] == 0 {
+		return false
+	}
+	p.expired[kind]--
+	return true
 }
 
 // suspend holds all writes and watches of the process.

@@ -85,6 +85,9 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 		return t.inner.RoundTrip(r)
 	}
 	t.rec.watch(q.resource)
+	if resumes(r) && t.process.takeExpired(kind) {
+		return failure(r, http.StatusGone, "Expired", "too old resource version"), nil
+	}
 	opened := time.Now()
 	resp, err := t.inner.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusOK {
@@ -94,6 +97,13 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 		resp.Body = &lateBody{resp.Body, r.Context().Done(), t.gates, kind, opened, t.process}
 	}
 	return resp, err
+}
+
+// resumes reports whether a watch goes on from a version that the client has seen. Otherwise it begins with a list.
+func resumes(r *http.Request) bool {
+	q := r.URL.Query()
+	version := q.Get("resourceVersion")
+	return version != "" && version != "0" && q.Get("sendInitialEvents") != "true"
 }
 
 // plain sends a write without faults: of the workload, of the cluster, or of a lock or an event of the subject. The

@@ -44,6 +44,7 @@ func Bugs() []Bug {
 		{"WaitsBriefly", waitsBriefly, late, engine.Left, "configmaps/default/web-*"},
 		{"OwnName", ownName, create, engine.Left, "configmaps/default/web-*"},
 		{"Leaks", leaks, remove, engine.Left, "configmaps/default/web-*"},
+		{"TrustsDelete", trustsDelete, remove, engine.Exited, "DeletedFinalStateUnknown"},
 		{"LostUpdate", lostUpdate, second, engine.Differs, "data.api"},
 		{"ReleasedEarly", releasedEarly, remove, engine.Left, "configmaps/default/web"},
 		{"HotLoop", hotLoop, create, engine.Restless, "the update of configmaps/default/web"},

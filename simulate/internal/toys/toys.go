@@ -66,7 +66,7 @@ func (w Widget) Status(field string) string {
 // Controller returns a subject that calls reconcile for each widget that it knows from its cache, and again when one of
 // the widget's ConfigMaps changes, or after a failure.
 func Controller(reconcile func(*Toy, Widget) error) simulate.Subject {
-	return Subject(func(ctx context.Context, cfg *rest.Config) error { return runToy(ctx, cfg, reconcile) })
+	return Subject(func(ctx context.Context, cfg *rest.Config) error { return runToy(ctx, cfg, true, reconcile) })
 }
 
 // Subject returns a subject with the kind Widget.
@@ -74,7 +74,8 @@ func Subject(start func(context.Context, *rest.Config) error) simulate.Subject {
 	return simulate.Subject{Start: start, CRDs: "testdata/widgets.yaml"}
 }
 
-func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*Toy, Widget) error) error {
+// runToy runs such a controller. Without tombstones it expects the object itself when it is told of a deletion.
+func runToy(ctx context.Context, cfg *rest.Config, tombstones bool, reconcile func(*Toy, Widget) error) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func runToy(ctx context.Context, cfg *rest.Config, reconcile func(*Toy, Widget) 
 		dynamicinformer.NewDynamicSharedInformerFactory(dyn, 0)
 	handler := func(name func(metav1.Object) string) cache.ResourceEventHandler {
 		add := func(o any) {
-			if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
+			if d, ok := o.(cache.DeletedFinalStateUnknown); ok && tombstones {
 				o = d.Obj
 			}
 			if n := name(o.(metav1.Object)); n != "" {
@@ -272,6 +273,15 @@ func waitsBriefly(fixed bool) simulate.Subject {
 				known, err := t.configMaps.List(of)
 				return len(known) > 0, err
 			})
+	})
+}
+
+// trustsDelete panics if it learns from a list that a widget is gone. Its twin takes the last known state.
+func trustsDelete(fixed bool) simulate.Subject {
+	return Subject(func(ctx context.Context, cfg *rest.Config) error {
+		return runToy(ctx, cfg, fixed, func(t *Toy, w Widget) error {
+			return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
+		})
 	})
 }
 
@@ -494,7 +504,7 @@ func elected(fixed, ends bool) simulate.Subject {
 					if !ends {
 						leading = ctx
 					}
-					ended <- runToy(leading, cfg, func(t *Toy, w Widget) error {
+					ended <- runToy(leading, cfg, true, func(t *Toy, w Widget) error {
 						list, err := t.client.CoreV1().ConfigMaps("default").List(t.Context,
 							metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
 						if err == nil && len(list.Items) == 0 {

@@ -42,18 +42,28 @@ var obstacles = []struct{ sign, advice string }{
 	},
 }
 
+// isPanic reports whether the end of a child's output is a panic of the subject, and not of package synctest or one for
+// a known obstacle.
+func isPanic(text string) bool {
+	return strings.HasPrefix(text, "panic: ") && !strings.HasPrefix(text, "panic: deadlock: ") && advice(text) == ""
+}
+
 // Explain adds what the user can do to a failure that is known. It shortens stacks.
 func Explain(text string) string {
-	advice := ""
-	for _, o := range obstacles {
-		if strings.Contains(text, o.sign) {
-			advice = "\n  " + o.advice
-			break
-		}
-	}
+	more := advice(text)
 	const most = 4000
 	if len(text) > most {
 		text = text[:most] + "\n…"
 	}
-	return text + advice
+	return text + more
+}
+
+// advice returns the line about the obstacle that a text shows, or "".
+func advice(text string) string {
+	for _, o := range obstacles {
+		if strings.Contains(text, o.sign) {
+			return "\n  " + o.advice
+		}
+	}
+	return ""
 }

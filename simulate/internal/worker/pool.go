@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,8 @@ const (
 	reuse = 1000
 	// limit is how long a schedule may take in real time.
 	limit = 2 * time.Minute
+	// exitPanic is the exit code of a Go program that panics.
+	exitPanic = 2
 	// tailSize is how much of the output of a child is kept.
 	tailSize = 64 << 10
 )
@@ -144,14 +147,14 @@ func (c *child) play(ctx context.Context, o order) (*engine.Outcome, error) {
 		return nil, err
 	}
 	if _, err = c.plans.Write(append(b, '\n')); err != nil {
-		return nil, c.died(err)
+		return c.died(err, o.Plan)
 	}
 	line, err := c.lines.ReadBytes('\n')
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, c.died(err)
+		return c.died(err, o.Plan)
 	}
 	var r reply
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -164,14 +167,18 @@ func (c *child) play(ctx context.Context, o order) (*engine.Outcome, error) {
 	return r.Outcome, nil
 }
 
-// died explains why a child has ended.
-func (c *child) died(err error) error {
+// died returns what a schedule led to if the child has ended in it. A panic of the subject is an outcome.
+func (c *child) died(err error, p engine.Plan) (*engine.Outcome, error) {
+	c.last = true
 	c.wait()
 	text := c.tail.String()
+	if c.cmd.ProcessState.ExitCode() == exitPanic && isPanic(text) {
+		return &engine.Outcome{Exits: []string{Explain(text)}, Reached: slices.Repeat([]bool{true}, len(p.Faults))}, nil
+	}
 	if strings.TrimSpace(text) == "" {
 		text = err.Error()
 	}
-	return errors.New(Explain("the process of the test ended: " + c.cmd.ProcessState.String() + "\n" + text))
+	return nil, errors.New(Explain("the process of the test ended: " + c.cmd.ProcessState.String() + "\n" + text))
 }
 
 // end ends the child and waits for it.
