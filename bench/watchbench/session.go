@@ -209,7 +209,7 @@ func (s *session) throughput(row string, round int, whole bool) error {
 // clock.
 func (s *session) latency(ctx context.Context, row string, rate int, d time.Duration) error {
 	n := int(float64(rate) * d.Seconds())
-	if _, err := s.tell(row, command{Do: "expect", N: n, Whole: true, Profile: s.profile(row, 0)}); err != nil {
+	if _, err := s.tell(row, command{Do: "expect", N: n, Whole: true, Times: true, Profile: s.profile(row, 0)}); err != nil {
 		return err
 	}
 	const lot = 1000
