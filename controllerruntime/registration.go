@@ -15,7 +15,7 @@ import (
 // crashPause is the pause of a handler after a panic if utilruntime does not end the process, as in client-go.
 const crashPause = time.Second
 
-// registration is one event handler of an informer. It has goroutines only while events are waiting.
+// registration is one event handler of an informer. It has a goroutine only while events are waiting.
 type registration struct {
 	in      *informer
 	handler cache.ResourceEventHandler
@@ -25,7 +25,6 @@ type registration struct {
 	synced  chan struct{} // closed when the handler has handled the initial objects
 	removal chan struct{} // closed by remove
 	over    chan struct{} // closed after remove, when the handler has returned
-	ahead   ahead         // owned by the goroutine that drains
 
 	mu       sync.Mutex
 	drainer  *store.Drainer // nil before the informer runs
@@ -78,10 +77,7 @@ func (r *registration) consume(events []store.Event) (more bool) {
 		return false
 	}
 	defer r.leave()
-	r.ahead.start(events, r.decode)
-	defer r.ahead.stop(len(events))
 	for i := range events {
-		r.ahead.passed(i)
 		select {
 		case <-r.removal:
 			return false
@@ -123,17 +119,6 @@ func (r *registration) remove() {
 	if r.drainer != nil {
 		r.drainer.Close()
 	}
-}
-
-// decode decodes the objects of an event. It ignores errors.
-func (r *registration) decode(e *store.Event) (now, prior any) {
-	if e.Object != nil {
-		now, _ = r.in.decode(e.Object, e.Prior)
-	}
-	if e.Type == store.Modified && e.Prior != nil {
-		prior, _ = r.in.decode(e.Prior, e.Object)
-	}
-	return now, prior
 }
 
 // give calls the handler. A panic ends the process; if utilruntime is configured not to, the event is lost.
