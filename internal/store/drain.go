@@ -25,7 +25,7 @@ import (
 //   - Failure: with Owner or Inline, a panic and runtime.Goexit close the subscription; see DrainOptions.Failed. In Run
 //     and Step they reach the caller.
 //
-// An idle drainer has no goroutine. While there are drainers with an owner, a store has at most two idle goroutines for
+// An idle drainer has no goroutine. While there are drainers with an owner, a store has at most one idle goroutine for
 // all of them. Start, Close and Lag are safe for concurrent use. Run and Step must be called by
 // one goroutine at a time.
 type Drainer struct {
@@ -34,7 +34,7 @@ type Drainer struct {
 	owner    *sync.WaitGroup
 	loop     func() // drain, made once so that a wake allocates nothing
 
-	mu    sync.Mutex // guards phase; a leaf
+	mu    sync.Mutex // guards phase
 	phase drainPhase
 	sated bool // Consume has returned false
 	batch uint32

@@ -2,18 +2,15 @@ package store
 
 import "sync"
 
-// drainGoroutines runs the drains of the drainers of a store that have an owner. A goroutine that has no drain left
-// waits for the next one, because a new goroutine would have to grow its stack again, for each event. At most maxWaiting
-// goroutines wait, and none after the last of these drainers is closed.
+// drainGoroutines runs the drains of the drainers of a store that have an owner. One goroutine that has no drain left
+// waits for the next one, because a new goroutine would have to grow its stack again, for each event. No goroutine waits
+// after the last of these drainers is closed.
 type drainGoroutines struct {
-	mu       sync.Mutex // a leaf
-	drainers int        // that are not closed
-	waiting  []chan func()
+	mu       sync.Mutex  // a leaf
+	drainers int         // that are not closed
+	waiting  chan func() // of the goroutine that waits; nil: none
 	closed   bool
 }
-
-// maxWaiting bounds the goroutines that wait.
-const maxWaiting = 2
 
 // add counts a drainer.
 func (g *drainGoroutines) add() {
@@ -22,7 +19,7 @@ func (g *drainGoroutines) add() {
 	g.drainers++
 }
 
-// remove ends the goroutines that wait if no drainer is left.
+// remove ends the goroutine that waits if no drainer is left.
 func (g *drainGoroutines) remove() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -31,7 +28,7 @@ func (g *drainGoroutines) remove() {
 	}
 }
 
-// close ends the goroutines that wait, for good.
+// close ends the goroutine that waits, for good.
 func (g *drainGoroutines) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -40,23 +37,22 @@ func (g *drainGoroutines) close() {
 }
 
 func (g *drainGoroutines) endLocked() {
-	for _, next := range g.waiting {
-		close(next)
+	if g.waiting != nil {
+		close(g.waiting)
+		g.waiting = nil
 	}
-	g.waiting = nil
 }
 
-// run runs a drain on a goroutine that waits, or on a new one. It does not block.
+// run runs a drain on the goroutine that waits, or on a new one. It does not block.
 func (g *drainGoroutines) run(drain func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	last := len(g.waiting) - 1
-	if last < 0 {
+	if g.waiting == nil {
 		go g.loop(drain)
 		return
 	}
-	g.waiting[last] <- drain
-	g.waiting = g.waiting[:last]
+	g.waiting <- drain
+	g.waiting = nil
 }
 
 // loop runs drains until the goroutine need not wait for more.
@@ -71,13 +67,13 @@ func (g *drainGoroutines) loop(drain func()) {
 	}
 }
 
-// await makes the goroutine of a channel one of those that wait, and reports whether it may.
+// await makes the goroutine of a channel the one that waits, and reports whether it may.
 func (g *drainGoroutines) await(next chan func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed || g.drainers == 0 || len(g.waiting) == maxWaiting {
+	if g.closed || g.drainers == 0 || g.waiting != nil {
 		return false
 	}
-	g.waiting = append(g.waiting, next)
+	g.waiting = next
 	return true
 }

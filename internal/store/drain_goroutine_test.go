@@ -35,41 +35,42 @@ func (r *running) finish(n int) {
 	synctest.Wait()
 }
 
-func (r *running) waiting() int {
+func (r *running) waits() bool {
 	r.g.mu.Lock()
 	defer r.g.mu.Unlock()
-	return len(r.g.waiting)
+	return r.g.waiting != nil
 }
 
-// TestDrainGoroutinesWait: goroutines wait for the next drain while there are drainers, and not more than maxWaiting. In
-// a bubble, a goroutine that does not end fails the test.
+// TestDrainGoroutinesWait: one goroutine waits for the next drain while there are drainers. In a bubble, a goroutine that
+// does not end fails the test.
 func TestDrainGoroutinesWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &running{end: make(chan struct{})}
-		expect := func(reason string, waiting, started int) {
+		expect := func(reason string, waits bool, begun int) {
 			t.Helper()
-			if got := r.waiting(); got != waiting || r.count != started {
-				t.Errorf("%s: %d goroutines wait, want %d; %d drains have begun, want %d", reason, got, waiting, r.count, started)
+			if r.waits() != waits || r.count != begun {
+				t.Errorf("%s: a goroutine waits: %v, want %v; %d drains have begun, want %d", reason, r.waits(), waits,
+					r.count, begun)
 			}
 		}
 		r.g.add()
 		r.g.add()
-		r.start(maxWaiting + 1)
-		expect("all run at the same time", 0, maxWaiting+1)
-		r.finish(maxWaiting + 1)
-		expect("all have ended", maxWaiting, maxWaiting+1)
+		r.start(2)
+		expect("both run at the same time", false, 2)
+		r.finish(2)
+		expect("both have ended", true, 2)
 		r.start(1)
-		expect("one runs on a goroutine that waited", maxWaiting-1, maxWaiting+2)
+		expect("one runs on the goroutine that waited", false, 3)
 		r.g.remove()
 		r.finish(1)
-		expect("a drainer is left", maxWaiting, maxWaiting+2)
+		expect("a drainer is left", true, 3)
 		r.g.remove()
 		synctest.Wait()
-		expect("no drainer is left", 0, maxWaiting+2)
+		expect("no drainer is left", false, 3)
 		r.start(1)
 		r.finish(1)
-		expect("a drain that ends after the last drainer was closed", 0, maxWaiting+3)
+		expect("a drain that ends after the last drainer was closed", false, 4)
 	})
 }
 
@@ -82,8 +83,8 @@ func TestDrainGoroutinesEnd(t *testing.T) {
 		r.finish(1)
 		r.g.close()
 		r.finish(1)
-		if n := r.waiting(); n != 0 {
-			t.Errorf("%d goroutines wait in a store that is closed", n)
+		if r.waits() {
+			t.Error("a goroutine waits in a store that is closed")
 		}
 		r.g.remove()
 	})
