@@ -214,7 +214,8 @@ func (s *session) latency(ctx context.Context, row string, rate int, d time.Dura
 	// A collection of the server's heap takes all cores for some ms, and would delay the events of each peer.
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	if _, err := s.tell(row, command{Do: "expect", N: n, Whole: true, Times: true, Profile: s.profile(row, 0)}); err != nil {
+	expect := command{Do: "expect", N: n, Whole: true, Times: true, Profile: s.profile(row, 0)}
+	if _, err := s.tell(row, expect); err != nil {
 		return err
 	}
 	const lot = 1000

@@ -146,7 +146,9 @@ func (t *tables) write(w io.Writer) {
 	})
 	t.table(w, fmt.Sprintf("S4: from the write to the handler at %d events per second", t.o.rate),
 		[]column{
-			{"p50", "S4.p50", times}, {"p99", "S4.p99", times}, {"max", "S4.max", times},
+			{"p50", "S4.p50", times},
+			{"p99", "S4.p99", times},
+			{"max", "S4.max", times},
 			{"CPU for each event", "S4.cpuEach", times}, {"collections", "S4.collections", count},
 		})
 	t.table(w, "S5: list again after a 410, nothing has changed",

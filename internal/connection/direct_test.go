@@ -75,8 +75,10 @@ func TestReadErrors(t *testing.T) {
 			{"the peer resets", func(_ net.Conn, server *net.TCPConn) error {
 				return errors.Join(server.SetLinger(0), server.Close())
 			}, nil, "read: connection reset by peer"},
-			{"it was closed", func(client net.Conn, _ *net.TCPConn) error { return client.Close() },
-				net.ErrClosed, "use of closed network connection"},
+			{
+				"it was closed", func(client net.Conn, _ *net.TCPConn) error { return client.Close() },
+				net.ErrClosed, "use of closed network connection",
+			},
 			{"the deadline has passed", func(client net.Conn, _ *net.TCPConn) error {
 				return client.SetReadDeadline(time.Now().Add(-time.Second))
 			}, os.ErrDeadlineExceeded, "i/o timeout"},

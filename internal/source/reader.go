@@ -124,8 +124,8 @@ func (r *bodyReader) takeBack() { <-r.turn }
 // errLeft is the error of a batch whose handling has called runtime.Goexit.
 var errLeft = errors.New("the goroutine of the watch was ended")
 
-// handleDirectly handles a batch on the goroutine of the reader. It returns false if the consumer must do it, because it
-// is busy or has not handled an earlier batch yet.
+// handleDirectly handles a batch on the goroutine of the reader. It returns false if the consumer must do it: for many
+// events, and while the consumer is busy or has not handled an earlier batch yet.
 func (r *bodyReader) handleDirectly(ctx context.Context, b *batch) (done bool, err error) {
 	if b.n >= directEvents {
 		return false, nil

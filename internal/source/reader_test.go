@@ -69,8 +69,8 @@ func (l *lent) send(names ...string) {
 	synctest.Wait()
 }
 
-// TestReaderHandlesWhileTheConsumerWaits: a batch is handled by the reader between lend and takeBack, and by the consumer
-// at other times.
+// TestReaderHandlesWhileTheConsumerWaits: the reader handles batches between lend and takeBack, and the consumer
+// handles the others.
 func TestReaderHandlesWhileTheConsumerWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

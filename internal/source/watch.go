@@ -30,8 +30,8 @@ type watchProgress interface {
 	requestList() // a list must follow the watch
 }
 
-// watcher passes the changes after a position to the sink. The goroutine of the scope owns it, and lends it to the reader
-// of the stream while it waits.
+// watcher passes the changes after a position to the sink. The goroutine of the scope owns it. While that goroutine
+// waits, the reader of the stream uses the watcher and its parts.
 type watcher struct {
 	cfg        *Config
 	log        *slog.Logger
@@ -168,7 +168,7 @@ const (
 	wokeBySilence
 )
 
-// wait waits until the goroutine of the scope has to do something. Meanwhile the reader of the stream handles the events.
+// wait waits until the goroutine of the scope has to do something. Meanwhile the reader of the stream handles events.
 func (w *watcher) wait(ctx context.Context, open *watching, due *watchTimers) (*batch, wakeReason) {
 	open.lend(func(b *batch) error { return w.handle(ctx, open, b) })
 	defer open.takeBack()

@@ -3,8 +3,8 @@ package store
 import "sync"
 
 // drainGoroutines runs the drains of the drainers of a store that have an owner. One goroutine that has no drain left
-// waits for the next one, because a new goroutine would have to grow its stack again, for each event. No goroutine waits
-// after the last of these drainers is closed.
+// waits for the next one, because a new goroutine would have to grow its stack again, for each event. After the last of
+// these drainers is closed, no goroutine waits.
 type drainGoroutines struct {
 	mu       sync.Mutex  // a leaf
 	drainers int         // that are not closed
