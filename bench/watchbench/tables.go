@@ -149,7 +149,8 @@ func (t *tables) write(w io.Writer) {
 			{"p50", "S4.p50", times},
 			{"p99", "S4.p99", times},
 			{"max", "S4.max", times},
-			{"CPU for each event", "S4.cpuEach", times}, {"collections", "S4.collections", count},
+			{"CPU for each event", "S4.cpuEach", times},
+			{"collections", "S4.collections", count},
 		})
 	t.table(w, "S5: list again after a 410, nothing has changed",
 		[]column{{"CPU", "S5.cpu", seconds}, {"peak over rest", "S5.growth", mega}, {"handler calls", "S5.calls", count}})
