@@ -46,7 +46,8 @@
 //   - [Event.Prior] is the state that this observer last received (invariant W3). During a call, the known state is at
 //     least as new as the event (W5).
 //   - Synchronized is delivered once, after the observer has handled its own initial objects (W6).
-//   - An idle observer has no goroutine. After [Registry.Stop] no goroutine is left.
+//   - An idle observer has no goroutine. One for all observers of a source waits for the next event. After
+//     [Registry.Stop] no goroutine is left.
 //
 // Objects are shared and read-only: all observers of an event get the same pointer. Use DeepCopy before a modification.
 //

@@ -27,6 +27,7 @@ type command struct {
 	Paged   bool          `json:"paged,omitempty"`
 	N       int           `json:"n,omitempty"`
 	Whole   bool          `json:"whole,omitempty"`
+	Times   bool          `json:"times,omitempty"` // record when each event is handled
 	Version string        `json:"version,omitempty"`
 	Profile string        `json:"profile,omitempty"`
 }
@@ -47,6 +48,7 @@ type child struct {
 	before   int64 // resident bytes before the start
 	resting  int64
 	cpu      time.Duration
+	heap     heapUse
 	profile  *os.File
 	stopRead context.CancelFunc
 	readers  sync.WaitGroup
@@ -93,19 +95,26 @@ func (c *child) do(cmd command) (answer, error) {
 		return c.handlers(cmd)
 	case "expect": // expect N events from now on
 		c.peer.whole(cmd.Whole)
-		c.meter.reset(cmd.N)
+		c.meter.reset(cmd.N, cmd.Times)
 		runtime.GC()
-		c.cpu = cpu()
+		c.cpu, c.heap = cpu(), heapUsed()
 		c.startProfile(cmd.Profile)
 		return answer{}, nil
 	case "await": // wait for the expected events
 		// A cache that merges changes of a key delivers fewer events, but always the last one.
 		err := c.meter.waitFor(cmd.Version)
 		c.stopProfile()
+		used, heap := cpu()-c.cpu, heapUsed()
 		n, took := c.meter.rate()
+		each := 1 / float64(max(1, n))
 		return answer{
 			Handled: c.meter.times(),
-			Values:  map[string]float64{"events": float64(n), "seconds": took.Seconds(), "cpu": (cpu() - c.cpu).Seconds()},
+			Values: map[string]float64{
+				"events": float64(n), "seconds": took.Seconds(), "cpu": used.Seconds(), "cpuEach": used.Seconds() * each,
+				"bytesEach":   float64(heap.bytes-c.heap.bytes) * each,
+				"allocsEach":  float64(heap.allocations-c.heap.allocations) * each,
+				"collections": float64(heap.collections - c.heap.collections),
+			},
 		}, err
 	case "read": // read while the next events arrive
 		c.read()
@@ -137,7 +146,7 @@ func (c *child) do(cmd command) (answer, error) {
 	case "relist":
 		c.resting = atRest()
 		resetPeak()
-		c.meter.reset(0)
+		c.meter.reset(0, true)
 		c.cpu = cpu()
 		return answer{}, nil
 	case "relisted":
@@ -289,13 +298,13 @@ func (m *meter) handle(e event) {
 	}
 }
 
-// reset restarts the count. Times are recorded only if few events are expected.
-func (m *meter) reset(want int) {
+// reset restarts the count. times says whether to record the time of each event, which takes memory.
+func (m *meter) reset(want int, times bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count, m.last = 0, ""
 	m.handled = nil
-	if want < 50_000 {
+	if times {
 		m.handled = make(map[string]int64, want)
 	}
 }
@@ -348,11 +357,4 @@ func (m *meter) unblock() {
 	defer m.mu.Unlock()
 	close(m.gate)
 	m.gate = nil
-}
-
-// mallocs returns the number of allocations of this process.
-func mallocs() uint64 {
-	var s runtime.MemStats
-	runtime.ReadMemStats(&s)
-	return s.Mallocs
 }

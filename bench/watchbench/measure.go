@@ -45,3 +45,12 @@ func quantile(v []time.Duration, q float64) time.Duration {
 	slices.Sort(v)
 	return v[min(len(v)-1, int(q*float64(len(v))))]
 }
+
+// heapUse is what a process has allocated since its start.
+type heapUse struct{ bytes, allocations, collections uint64 }
+
+func heapUsed() heapUse {
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return heapUse{bytes: s.TotalAlloc, allocations: s.Mallocs, collections: uint64(s.NumGC)}
+}

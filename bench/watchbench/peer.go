@@ -205,10 +205,10 @@ func measureReads(p peer) (reads, error) {
 	for range 50 {
 		once()
 	}
-	before := mallocs()
+	before := heapUsed().allocations
 	rounds, took := repeat(2000, once)
 	r.Get = took / time.Duration(rounds*len(hot))
-	r.GetHeap = float64(mallocs()-before) / float64(rounds*len(hot))
+	r.GetHeap = float64(heapUsed().allocations-before) / float64(rounds*len(hot))
 	for range 3 {
 		r.Listed = p.byIndex("7")
 	}

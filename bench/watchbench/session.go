@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -209,7 +211,11 @@ func (s *session) throughput(row string, round int, whole bool) error {
 // clock.
 func (s *session) latency(ctx context.Context, row string, rate int, d time.Duration) error {
 	n := int(float64(rate) * d.Seconds())
-	if _, err := s.tell(row, command{Do: "expect", N: n, Whole: true, Profile: s.profile(row, 0)}); err != nil {
+	// A collection of the server's heap takes all cores for some ms, and would delay the events of each peer.
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	expect := command{Do: "expect", N: n, Whole: true, Times: true, Profile: s.profile(row, 0)}
+	if _, err := s.tell(row, expect); err != nil {
 		return err
 	}
 	const lot = 1000

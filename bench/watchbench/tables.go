@@ -107,6 +107,7 @@ func nanos(v float64) string {
 	return fmt.Sprintf("%.0f ns", v)
 }
 func times(v float64) string { return nanos(v * 1e9) }
+func kilo(v float64) string  { return fmt.Sprintf("%.1f KB", v/1e3) }
 func mega(v float64) string  { return fmt.Sprintf("%.0f MB", v/1e6) }
 func count(v float64) string {
 	if v >= 1000 {
@@ -140,9 +141,17 @@ func (t *tables) write(w io.Writer) {
 		{"per CPU second", "S3.perCPU", count},
 		{"header only, per second", "S3header.rate", count},
 		{"header only, per CPU second", "S3header.perCPU", count},
+		{"allocated for each event", "S3.bytesEach", kilo},
+		{"allocations for each event", "S3.allocsEach", count},
 	})
 	t.table(w, fmt.Sprintf("S4: from the write to the handler at %d events per second", t.o.rate),
-		[]column{{"p50", "S4.p50", times}, {"p99", "S4.p99", times}, {"max", "S4.max", times}})
+		[]column{
+			{"p50", "S4.p50", times},
+			{"p99", "S4.p99", times},
+			{"max", "S4.max", times},
+			{"CPU for each event", "S4.cpuEach", times},
+			{"collections", "S4.collections", count},
+		})
 	t.table(w, "S5: list again after a 410, nothing has changed",
 		[]column{{"CPU", "S5.cpu", seconds}, {"peak over rest", "S5.growth", mega}, {"handler calls", "S5.calls", count}})
 	t.table(w, "S6: reads of the cache", []column{

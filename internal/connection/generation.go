@@ -182,7 +182,7 @@ func (g *Generation) newTransport(tc *transport.Config) (*http.Transport, error)
 	if err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
-	next := (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	next := dialDirect(&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second})
 	if tc.DialHolder != nil {
 		next = tc.DialHolder.Dial
 	}

@@ -2,11 +2,13 @@ package source
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/frame"
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // Sizes of read buffers in bytes. A stream starts with small buffers, since most watches are idle, and enlarges them
@@ -17,6 +19,8 @@ const (
 	batchEvents = 512
 	smallEvents = 32
 	batchCount  = 3 // one for the reader, one in the channel, one for the consumer
+	// directEvents is the number of events from which a batch is passed on, so that reading and applying run in parallel.
+	directEvents = 16
 )
 
 // batch is a read buffer with its decoded events. It alternates between the reader of a stream and the goroutine of the
@@ -56,9 +60,14 @@ func (b *batch) reserve(size int) {
 
 // bodyReader reads the body of a response in a goroutine of its own and decodes it into batches. Batches circulate: out
 // has those with events, free those that the consumer has returned.
+//
+// A consumer that waits may let the reader handle batches itself (lend). An event then causes one change of goroutine
+// less, which costs more than the event at a low rate.
 type bodyReader struct {
 	out      chan *batch
 	free     chan *batch
+	turn     chan struct{}      // has a value while the consumer lets the reader handle batches
+	handle   func(*batch) error // of the consumer; guarded by turn
 	began    time.Time
 	progress atomic.Int64 // time of the last byte, in nanoseconds after began
 	inside   atomic.Bool  // the bytes read so far end within a value
@@ -71,7 +80,8 @@ type bodyReader struct {
 
 func newBodyReader() *bodyReader {
 	r := &bodyReader{
-		out: make(chan *batch, 1), free: make(chan *batch, batchCount), began: time.Now(), size: smallBuffer,
+		out: make(chan *batch, 1), free: make(chan *batch, batchCount), turn: make(chan struct{}, 1), began: time.Now(),
+		size: smallBuffer,
 	}
 	for range batchCount {
 		r.free <- &batch{}
@@ -99,6 +109,59 @@ func (r *bodyReader) recycle(b *batch) {
 		b.data = nil // release the memory of a huge object
 	}
 	r.free <- b
+}
+
+// lend lets the reader handle batches with a function of the consumer, on its own goroutine, until takeBack. The reader
+// stops after an error of handle, which becomes that of the last batch.
+func (r *bodyReader) lend(handle func(*batch) error) {
+	r.handle = handle
+	r.turn <- struct{}{}
+}
+
+// takeBack ends lend. It waits for a running call.
+func (r *bodyReader) takeBack() { <-r.turn }
+
+// errLeft is the error of a batch whose handling has called runtime.Goexit.
+var errLeft = errors.New("the goroutine of the watch was ended")
+
+// handleDirectly handles a batch on the goroutine of the reader. It returns false if the consumer must do it: for many
+// events, and while the consumer is busy or has not handled an earlier batch yet.
+func (r *bodyReader) handleDirectly(ctx context.Context, b *batch) (done bool, err error) {
+	if b.n >= directEvents {
+		return false, nil
+	}
+	select {
+	case <-r.turn:
+	default:
+		return false, nil
+	}
+	defer func() { r.turn <- struct{}{} }()
+	if len(r.free) < batchCount-1 {
+		return false, nil
+	}
+	if p := protect.CallOr(func() { err = r.handle(b) }, func() {
+		b.n, b.err = 0, errLeft
+		r.send(ctx, b)
+	}); p != nil {
+		return true, p
+	}
+	return true, err
+}
+
+// reuse makes a batch empty after its events were handled. Bytes that are not decoded yet stay.
+func (r *bodyReader) reuse(b *batch) {
+	b.n = 0
+	r.shrink(b)
+	if b.from == b.to && len(b.data) > 4*max(r.size, smallBuffer) {
+		b.data, b.from, b.to = nil, 0, 0
+	}
+}
+
+// shrink releases the memory of many events.
+func (r *bodyReader) shrink(b *batch) {
+	if r.size == smallBuffer && len(b.events) > smallEvents {
+		b.events = nil
+	}
 }
 
 // run opens the body and reads it until its end, or until ctx is done. The last batch has err set.
@@ -135,7 +198,15 @@ func (r *bodyReader) run(ctx context.Context, open func(context.Context) (io.Rea
 	for {
 		err := r.decode(b, dec, false)
 		if b.n > 0 && err == nil {
-			if b = r.exchange(ctx, b); b == nil {
+			done, err := r.handleDirectly(ctx, b)
+			if err != nil {
+				b.n, b.err = 0, err
+				r.send(ctx, b)
+				return
+			}
+			if done {
+				r.reuse(b)
+			} else if b = r.exchange(ctx, b); b == nil {
 				return
 			}
 			continue
@@ -256,9 +327,7 @@ func (r *bodyReader) take(ctx context.Context) *batch {
 	select {
 	case b := <-r.free:
 		b.from, b.to, b.n, b.err = 0, 0, 0, nil
-		if r.size == smallBuffer && len(b.events) > smallEvents {
-			b.events = nil
-		}
+		r.shrink(b)
 		return b
 	case <-ctx.Done():
 		return nil

@@ -97,6 +97,9 @@ func (s *scope) open(ctx context.Context, q query) (*stream, error) {
 // run repeats attempt and repair until ctx is done. A panic of the sink ends the source.
 func (s *scope) run(ctx context.Context) {
 	if p := protect.Call(func() { s.work(ctx) }); p != nil {
+		if of, ok := p.Value.(*protect.Panic); ok { // on the goroutine of a reader
+			p = of
+		}
 		s.fail(fmt.Errorf("cannot go on with %s: panic: %w", s.cfg.Resource, p))
 	}
 }

@@ -24,9 +24,9 @@ func (t ChangeType) String() string {
 	return "UNKNOWN"
 }
 
-// Sink receives the content of one scope: one namespace, or all of them. All calls for a scope come from a single
-// goroutine, and none after the scope has stopped. A Sink should return quickly, because its scope reads no events
-// meanwhile.
+// Sink receives the content of one scope: one namespace, or all of them. All calls for a scope come one after the
+// other, on any goroutine, and none after the scope has stopped. A Sink should return quickly, because its scope reads
+// no events meanwhile.
 type Sink interface {
 	// Known returns the content that the sink has from an earlier run or from disk. The watch resumes at its version.
 	Known() Known

@@ -72,6 +72,13 @@ func (s *stream) receive(b *batch) (hasEvents bool) {
 	return b.n > 0
 }
 
+// lend lets the reader of the stream handle batches, until takeBack; see bodyReader. buffered has returned neither an
+// event nor an error.
+func (s *stream) lend(handle func(*batch) error) { s.reader.lend(handle) }
+
+// takeBack ends lend. It waits for a running call.
+func (s *stream) takeBack() { s.reader.takeBack() }
+
 // connected sets the function that retires the connection of the stream.
 func (s *stream) connected(retire func()) { s.retire.Store(&retire) }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
@@ -29,7 +30,8 @@ type watchProgress interface {
 	requestList() // a list must follow the watch
 }
 
-// watcher passes the changes after a position to the sink. The goroutine of the scope owns it.
+// watcher passes the changes after a position to the sink. The goroutine of the scope owns it. While that goroutine
+// waits, the reader of the stream uses the watcher and its parts.
 type watcher struct {
 	cfg        *Config
 	log        *slog.Logger
@@ -91,12 +93,8 @@ func (w *watcher) lifetime() (asked, limit time.Duration) {
 // receive processes the events of an open watch until limit.
 func (w *watcher) receive(ctx context.Context, open *watching, limit time.Duration) error {
 	budget := w.cfg.SilenceBudget
-	silence := time.NewTimer(budget)
-	defer silence.Stop()
-	lifetime := time.NewTimer(limit)
-	defer lifetime.Stop()
-	recovery := time.NewTimer(recoveredAfter)
-	defer recovery.Stop()
+	due := watchTimers{time.NewTimer(limit), time.NewTimer(recoveredAfter), time.NewTimer(budget)}
+	defer due.stop()
 	received := false // since the last contact
 	for {
 		e, err := open.buffered()
@@ -110,40 +108,94 @@ func (w *watcher) receive(ctx context.Context, open *watching, limit time.Durati
 			received = false
 			w.progress.contact()
 		}
+		if p, ok := err.(*protect.Panic); ok {
+			panic(p) // of handle, on the goroutine of the reader
+		}
 		if err != nil {
 			return w.ended(open, err)
 		}
-		select {
-		case b := <-open.batches():
+		b, wake := w.wait(ctx, open, &due)
+		switch wake {
+		case wokeByBatch:
 			if open.receive(b) { // an end or an error alone does not confirm the content
 				open.last = time.Now()
 				received = true
 			}
-		case <-ctx.Done():
+		case wokeByEnd:
 			return context.Cause(ctx)
-		case <-lifetime.C:
+		case wokeByLifetime:
 			if open.isWithinEvent() {
 				return fmt.Errorf("event is not complete at the end of a watch of %v: %w", limit, ErrStalled)
 			}
 			w.recovered(open)
 			return errLifetime
-		case <-recovery.C:
+		case wokeByRecovery:
 			w.recovered(open)
-		case <-silence.C:
+		case wokeBySilence:
 			quiet := time.Since(open.last)
 			if open.isWithinEvent() {
 				quiet = open.idle() // a large event may take long while bytes arrive
 			}
 			if quiet < budget {
-				silence.Reset(budget - quiet)
+				due.silence.Reset(budget - quiet)
 				continue
 			}
 			if err := w.prober.silent(ctx, open.stream, !open.opened.IsZero()); err != nil {
 				return err
 			}
-			silence.Reset(budget)
+			due.silence.Reset(budget)
 		}
 	}
+}
+
+// watchTimers are the timers of an open watch.
+type watchTimers struct{ lifetime, recovery, silence *time.Timer }
+
+func (t *watchTimers) stop() {
+	t.lifetime.Stop()
+	t.recovery.Stop()
+	t.silence.Stop()
+}
+
+// wakeReason is why the goroutine of a scope with an open watch has to do something.
+type wakeReason uint8
+
+const (
+	wokeByBatch wakeReason = iota
+	wokeByEnd              // of the context
+	wokeByLifetime
+	wokeByRecovery
+	wokeBySilence
+)
+
+// wait waits until the goroutine of the scope has to do something. Meanwhile the reader of the stream handles events.
+func (w *watcher) wait(ctx context.Context, open *watching, due *watchTimers) (*batch, wakeReason) {
+	open.lend(func(b *batch) error { return w.handle(ctx, open, b) })
+	defer open.takeBack()
+	select {
+	case b := <-open.batches():
+		return b, wokeByBatch
+	case <-ctx.Done():
+		return nil, wokeByEnd
+	case <-due.lifetime.C:
+		return nil, wokeByLifetime
+	case <-due.recovery.C:
+		return nil, wokeByRecovery
+	case <-due.silence.C:
+		return nil, wokeBySilence
+	}
+}
+
+// handle processes a batch of events while the goroutine of the scope waits.
+func (w *watcher) handle(ctx context.Context, open *watching, b *batch) error {
+	open.last = time.Now()
+	for i := range b.events[:b.n] {
+		if err := w.event(ctx, open, &b.events[i]); err != nil {
+			return err
+		}
+	}
+	w.progress.contact()
+	return nil
 }
 
 func (w *watcher) opened(open *watching) {

@@ -95,7 +95,7 @@
 //   - ownWrites, with Write: puts answers into the overlay and the ledger, and settles doubts. It owns both.
 //   - waits, with surveys: callers that wait, and the lists that end their waits. Under the writer lock.
 //   - subscriptions, with Cursor, Drainer and echoFilter: deliver the log. The list of cursors is under the writer
-//     lock. A cursor has a lock for its position.
+//     lock. A cursor has a lock for its position. drainGoroutines runs drainers, under a lock of its own.
 //   - reader, Snapshot, View, indexer, currentSelector: reads, indexes and selectors, without a lock of their own.
 //     bucketLists: the records of buckets that are read often, under bucketLists.mu.
 //   - inspect takes snapshots of the parts; explain and metrics turn them into causes and metrics.
@@ -105,8 +105,8 @@
 //     delays sources. saver saves stores, one claim for each file.
 //
 // Locks, in the order in which they may be taken: cacheEntry.scopes, catalog.mu, the writer lock (publisher.mu),
-// Cursor.mu, ledger.mu. These are leaves, under which no other lock is taken: Drainer.mu, statusBoard.mu, hotSet.mu,
-// interner.mu, undecoded.mu, Cache.mu, planner.mu, declaredIndexes.mu, holds.mu, saver.mu, bucketLists.mu, and the
-// locks of package internal/pack. No lock is held while user code runs: filters, index functions, Wake, Consume,
-// OnMutation, decoders and handlers of the logger.
+// Cursor.mu, ledger.mu, Drainer.mu. These are leaves, under which no other lock is taken: drainGoroutines.mu,
+// statusBoard.mu, hotSet.mu, interner.mu, undecoded.mu, Cache.mu, planner.mu, declaredIndexes.mu, holds.mu, saver.mu,
+// bucketLists.mu, and the locks of package internal/pack. No lock is held while user code runs: filters, index
+// functions, Wake, Consume, OnMutation, decoders and handlers of the logger.
 package store

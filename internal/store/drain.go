@@ -25,7 +25,8 @@ import (
 //   - Failure: with Owner or Inline, a panic and runtime.Goexit close the subscription; see DrainOptions.Failed. In Run
 //     and Step they reach the caller.
 //
-// An idle drainer has no goroutine. Start, Close and Lag are safe for concurrent use. Run and Step must be called by
+// An idle drainer has no goroutine. While there are drainers with an owner, a store has at most one idle goroutine for
+// all of them. Start, Close and Lag are safe for concurrent use. Run and Step must be called by
 // one goroutine at a time.
 type Drainer struct {
 	cursor   Cursor
@@ -33,7 +34,7 @@ type Drainer struct {
 	owner    *sync.WaitGroup
 	loop     func() // drain, made once so that a wake allocates nothing
 
-	mu    sync.Mutex // guards phase; a leaf
+	mu    sync.Mutex // guards phase
 	phase drainPhase
 	sated bool // Consume has returned false
 	batch uint32
@@ -86,7 +87,7 @@ type DrainOptions struct {
 	Consume func(events []Event) (more bool)
 	// Batch is the maximum number of events per call of Consume. 0 means 64.
 	Batch int
-	// Owner, if set, counts the goroutine that drains. The drainer starts one when events arrive. The goroutine ends
+	// Owner, if set, counts the drains that run. When events arrive, a drain begins on a goroutine of the store. It ends
 	// when all events are taken.
 	Owner *sync.WaitGroup
 	// Inline drains on the goroutine that wakes the drainer, which is the one that fills the store. Consume must not
@@ -114,6 +115,7 @@ func (s *subscriptions) Drain(opt DrainOptions) *Drainer {
 	switch {
 	case opt.Owner != nil:
 		d.loop, d.cursor.starter = d.drain, d
+		s.goroutines.add()
 	case opt.Inline:
 		d.cursor.starter = d
 	case opt.Wake == nil:
@@ -131,7 +133,7 @@ func (d *Drainer) Start() {
 	}
 }
 
-// begin makes the drainer busy and reports whether it was idle. With an owner it starts the goroutine.
+// begin makes the drainer busy and reports whether it was idle. With an owner it starts the drain.
 func (d *Drainer) begin() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,7 +142,7 @@ func (d *Drainer) begin() bool {
 		d.phase = draining
 		if d.owner != nil {
 			d.owner.Add(1) // under the lock: never after Close has returned
-			go d.loop()
+			d.cursor.s.goroutines.run(d.loop)
 		}
 		return true
 	case draining:
@@ -263,7 +265,11 @@ func (d *Drainer) Lag() int { return d.cursor.Lag() }
 // Close ends the subscription. It may be called at any time, also by Consume, and more than once.
 func (d *Drainer) Close() {
 	d.mu.Lock()
+	was := d.phase
 	d.phase = drainOver
 	d.mu.Unlock()
 	d.cursor.Close()
+	if d.owner != nil && was != drainOver {
+		d.cursor.s.goroutines.remove()
+	}
 }

@@ -58,8 +58,8 @@ type scope struct {
 	listing *replacement // the list that is being received; guarded by the writer lock
 }
 
-// Sink returns the sink that a source fills for one scope: a namespace, or "" for all. Calls for one scope come from
-// one goroutine.
+// Sink returns the sink that a source fills for one scope: a namespace, or "" for all. Calls for one scope come
+// one after the other.
 func (in *intake) Sink(namespace string) source.Sink {
 	in.pub.lock()
 	defer in.pub.unlock()

@@ -14,9 +14,10 @@ type subscriptions struct {
 	coverages coverages
 	logger    *slog.Logger
 
-	cursors []*Cursor // append-only or replaced: a copy taken under the lock may be read without it
-	buffers sync.Pool // of *buffers
-	resync  resyncTimer
+	cursors    []*Cursor // append-only or replaced: a copy taken under the lock may be read without it
+	buffers    sync.Pool // of *buffers
+	resync     resyncTimer
+	goroutines drainGoroutines
 }
 
 func (s *subscriptions) init(pub *publisher, l *ledger, scopes coverages, logger *slog.Logger) {
@@ -145,6 +146,7 @@ func (s *subscriptions) close() (end func()) {
 		for _, c := range cursors {
 			c.end()
 		}
+		s.goroutines.close()
 		s.resync.wait()
 	}
 }
