@@ -261,9 +261,9 @@ func TestBalance(t *testing.T) {
 		}
 		version := four[0].g.Layout().Version()
 		w.play(10 * time.Second)
-		steps := strings.Count(w.logs.String(), "msg=moving")
+		steps := strings.Count(w.logged(), "msg=moving")
 		t.Logf("after %v; %d moves", time.Since(begun), steps)
-		if n := strings.Count(w.logs.String(), "boundaries of slots change,"); n != 1 {
+		if n := strings.Count(w.logged(), "boundaries of slots change,"); n != 1 {
 			t.Errorf("the boundaries changed %d times", n)
 		}
 		report, err := Read(t.Context(), w.server.Config(), "a", "gateways")
@@ -334,7 +334,7 @@ func TestBalanceBusy(t *testing.T) {
 			p.set(func() { p.drain = 3 * time.Minute })
 		}
 		w.play(30 * time.Second)
-		if !strings.Contains(w.logs.String(), "cannot change the boundaries of slots now") {
+		if !strings.Contains(w.logged(), "cannot change the boundaries of slots now") {
 			t.Error("the change was not given up")
 		}
 		testbed.Settle(4 * time.Minute)

@@ -406,8 +406,8 @@ func TestEdited(t *testing.T) {
 				if s := one.g.Status(); s.Member != before || s.Err != nil {
 					t.Errorf("It was %s, and is %s with %v.", before, s.Member, s.Err)
 				}
-				if !strings.Contains(w.logs.String(), tc.line) {
-					t.Errorf("no line says %q: %s", tc.line, w.logs.String())
+				if !strings.Contains(w.logged(), tc.line) {
+					t.Errorf("no line says %q: %s", tc.line, w.logged())
 				}
 			})
 		})

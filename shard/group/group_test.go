@@ -133,7 +133,7 @@ func TestForbidden(t *testing.T) {
 			if err := p.g.Status().Err; err == nil || !strings.Contains(err.Error(), needs) {
 				t.Errorf("%q: the rule is not told: %v", verb, err)
 			}
-			logged := w.logs.String()
+			logged := w.logged()
 			if strings.Count(logged, "no permission for Leases") != 1 || strings.Count(logged, "level=WARN msg=lost") != 0 {
 				t.Errorf("%q: it is not told once: %s", verb, logged)
 			}
@@ -150,7 +150,7 @@ func TestForbidden(t *testing.T) {
 			}
 			p.stop()
 			<-p.ended
-			w.logs.Reset()
+			w.forgetLog()
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (w *world) close() {
 	w.wire.Wait()
 	w.server.Close()
 	if w.t.Failed() {
-		w.t.Log(w.logs.String())
+		w.t.Log(w.logged())
 	}
 }
 
@@ -77,6 +77,20 @@ func (w *world) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	return w.logs.Write(b)
+}
+
+// logged returns what all processes have logged.
+func (w *world) logged() string {
+	w.logMu.Lock()
+	defer w.logMu.Unlock()
+	return w.logs.String()
+}
+
+// forgetLog empties what logged returns.
+func (w *world) forgetLog() {
+	w.logMu.Lock()
+	defer w.logMu.Unlock()
+	w.logs.Reset()
 }
 
 // faults are what becomes of the requests of a process.

@@ -90,7 +90,7 @@ func TestNotReady(t *testing.T) {
 			t.Errorf("It holds %s, and %d slots moved at once.", got, most)
 		}
 		w.within(0, 8, "it has given its slots away")
-		if log := w.logs.String(); strings.Count(log, "msg=notReady") != 1 || !strings.Contains(log, "Forbidden") {
+		if log := w.logged(); strings.Count(log, "msg=notReady") != 1 || !strings.Contains(log, "Forbidden") {
 			t.Errorf("It does not say once why it is not ready:\n%s", log)
 		}
 		held := 0 // in seconds, within the next six minutes

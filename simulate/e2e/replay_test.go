@@ -97,8 +97,8 @@ func search(t *testing.T, bug toys.Bug, env ...string) string {
 }
 
 // TestReplay checks that the model of a cluster is as the real one: what the search finds there for a function repeats
-// for a program on a real control plane. make soak and the variable FAIRLEAD_SOAK try all bugs, other runs one of them,
-// which follows from the seed.
+// for a program on a real control plane. It tries one of the bugs, which follows from the seed. FAIRLEAD_SOAK=1 tries
+// all.
 func TestReplay(t *testing.T) {
 	_, err := cluster.Build(t.Context(), cluster.BuildOptions{ControllerManager: true, Progress: t.Output()})
 	if err != nil {
