@@ -26,8 +26,8 @@ import (
 //     and Step they reach the caller.
 //
 // An idle drainer has no goroutine. While there are drainers with an owner, a store has at most one idle goroutine for
-// all of them. Start, Close and Lag are safe for concurrent use. Run and Step must be called by
-// one goroutine at a time.
+// all of them. Start, Close and Lag are safe for concurrent use. Run and Step must be called by one goroutine at a
+// time.
 type Drainer struct {
 	cursor   Cursor
 	consumer Consumer

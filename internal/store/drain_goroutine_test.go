@@ -41,8 +41,8 @@ func (r *running) waits() bool {
 	return r.g.waiting != nil
 }
 
-// TestDrainGoroutinesWait: one goroutine waits for the next drain while there are drainers. In a bubble, a goroutine
-// that does not end fails the test.
+// TestDrainGoroutinesWait checks that one goroutine waits for the next drain while there are drainers. In a bubble, a
+// goroutine that does not end fails the test.
 func TestDrainGoroutinesWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -99,7 +99,7 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 	return resp, err
 }
 
-// resumes reports whether a watch goes on from a version that the client has seen. Otherwise it begins with a list.
+// resumes reports whether a watch starts at a version that the client has seen. Otherwise it starts with a list.
 func resumes(r *http.Request) bool {
 	q := r.URL.Query()
 	version := q.Get("resourceVersion")
