@@ -50,6 +50,15 @@ func TestOutput(t *testing.T) {
 	if len(shown) != lines+1 || !strings.HasPrefix(shown[lines], "999 ") || !strings.HasPrefix(shown[1], "985 ") {
 		t.Errorf("%d lines are shown, the last one %.10q", len(shown)-1, shown[len(shown)-1])
 	}
+	fmt.Fprint(&o, "panic: old\n\t/a.go:1\npanic: new\n"+strings.Repeat("main.f()\n\t/b.go:2\n", 20))
+	shown = strings.Split(o.String(), "\n  ")
+	if len(shown) != lines+2 || shown[1] != "panic: new" || shown[lines+1] != "…" {
+		t.Errorf("of a crash these lines are shown: %q", shown)
+	}
+	fmt.Fprintln(&o, "the end") // of another process
+	if shown = strings.Split(o.String(), "\n  "); shown[lines] != "the end" {
+		t.Errorf("of another process these lines are shown: %q", shown)
+	}
 	if _, err := o.Write(make([]byte, 10*kept)); err != nil || len(o.b) > 2*kept {
 		t.Errorf("%d bytes are kept of one large write, error %v", len(o.b), err)
 	}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
@@ -30,7 +31,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String returns a text with the last lines, or an empty one.
+// String returns a text with the last lines, or an empty one. If a Go program has crashed, the lines begin with the
+// reason, since a stack follows it.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -39,6 +41,17 @@ func (o *output) String() string {
 		return ""
 	}
 	all := strings.Split(text, "\n")
-	all = all[max(0, len(all)-lines):]
-	return "\nits output ends with:\n  " + strings.Join(all, "\n  ")
+	from := max(0, len(all)-lines)
+	isStack := strings.HasPrefix(all[len(all)-1], "\t")
+	for i := from - 1; i >= 0 && isStack; i-- {
+		if strings.HasPrefix(all[i], "panic: ") || strings.HasPrefix(all[i], "fatal error: ") {
+			from = i
+			break
+		}
+	}
+	shown := all[from:]
+	if len(shown) > lines {
+		shown = append(slices.Clip(shown[:lines]), "…")
+	}
+	return "\nits output ends with:\n  " + strings.Join(shown, "\n  ")
 }
