@@ -30,7 +30,8 @@ type fleet struct {
 	*modes
 	spaces []*site // by namespace; the first one is the system namespace
 	rnd    *rand.Rand
-	cuts   int // how often calls were interrupted, or may have been
+	cuts   int    // how often calls were interrupted, or may have been
+	reason string // why end failed; printed again after the long logs
 
 	load    sync.WaitGroup
 	endLoad func()
@@ -161,6 +162,9 @@ func (f *fleet) logs() {
 		p.mu.Lock()
 		f.t.Logf("replica %d, process %d:\n%s", i, p.Process.Pid, p.log)
 		p.mu.Unlock()
+	}
+	if f.reason != "" {
+		f.t.Log(f.reason)
 	}
 }
 
@@ -347,7 +351,11 @@ func (f *fleet) end() {
 		for n, id := range f.ids[i] {
 			v, err := space.scheduler.Wait(f.ctx, operations.Resource{Type: "app", ID: fmt.Sprint(n)}, id, nil)
 			if err != nil || v.Status != operations.Succeeded {
-				f.t.Fatalf("operation %s/%d: %+v (%v)", space.namespace, n, v, err)
+				f.modes.mu.Lock()
+				f.reason = fmt.Sprintf("operation %s/%d: %+v (%v); callbacks not accepted: %q", space.namespace, n, v, err,
+					f.failed)
+				f.modes.mu.Unlock()
+				f.t.Fatal(f.reason)
 			}
 			f.modes.mu.Lock()
 			for _, webhook := range []string{"sync", "async", "callback"} {

@@ -117,7 +117,7 @@ func (m *modes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// callBack reports a success until a replica accepts it.
+// callBack reports a success until a replica accepts it, as receivers should.
 func (m *modes) callBack(to string) {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -133,16 +133,17 @@ func (m *modes) callBack(to string) {
 		if err != nil {
 			continue
 		}
-		_, _ = io.Copy(io.Discard, answer.Body)
+		text, _ := io.ReadAll(answer.Body)
 		answer.Body.Close()
-		switch answer.StatusCode {
-		case http.StatusNoContent, http.StatusConflict:
+		switch code := answer.StatusCode; {
+		case code == http.StatusNoContent || code == http.StatusConflict:
 			return
-		// between two processes, or before the call is recorded
-		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusNotFound:
+		// between two processes, before the call is recorded, or from a replica that is paused or cut off
+		case code == http.StatusNotFound, code == http.StatusRequestTimeout, code == http.StatusTooManyRequests,
+			code >= http.StatusInternalServerError:
 		default:
 			m.mu.Lock()
-			m.failed = append(m.failed, fmt.Sprint(answer.StatusCode))
+			m.failed = append(m.failed, fmt.Sprintf("%d %s", code, text))
 			m.mu.Unlock()
 			return
 		}
