@@ -191,11 +191,21 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 	b.run(chromedp.Focus("//summary[contains(., 'Cancel')]", chromedp.BySearch), chromedp.KeyEvent(kb.Enter))
 	b.until("does it ask", `document.querySelector('form[action$="/cancel"] button').checkVisibility()`)
 	b.run(chromedp.KeyEvent(kb.Tab))
-	if !eval[bool](b, `document.activeElement.matches('form[action$="/cancel"] button')`) {
+	const confirmation = `document.activeElement.matches('form[action$="/cancel"] button')`
+	if !eval[bool](b, confirmation) {
 		t.Errorf("the focus is not on the confirmation but on %s",
 			eval[string](b, "document.activeElement.outerHTML.slice(0, 300)"))
 	}
+	before := eval[int](b, updates)
+	b.run(chromedp.Evaluate(`for (const button of Array(2).fill(document.getElementById("pause"))) button.click()`, nil))
+	b.until("is it updated", fmt.Sprintf("%s > %d", updates, before))
+	if !eval[bool](b, confirmation) {
+		t.Error("an update of the page takes the focus from the confirmation")
+	}
 }
+
+// updates is the number of updates of an open page.
+const updates = "Number(document.querySelector('main').dataset.updates || 0)"
 
 // tools checks that a page can be paused, gives exact times, and copies values.
 func tools(t *testing.T, b *tab, w *world) {
@@ -204,7 +214,6 @@ func tools(t *testing.T, b *tab, w *world) {
 	}, v1alpha1.PhaseInProgress)
 	b.logIn(w.admin)
 	b.visit(path(held))
-	const updates = "Number(document.querySelector('main').dataset.updates || 0)"
 	b.until("is it updated", updates+" > 0")
 	b.run(chromedp.Focus("#pause"), chromedp.KeyEvent(kb.Enter))
 	b.until("is it paused", `document.getElementById("live-state").innerText.startsWith("Paused")`)

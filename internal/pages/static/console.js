@@ -49,6 +49,11 @@ function alike(a, b) {
   return a.nodeName === b.nodeName && (a.nodeType === Node.ELEMENT_NODE ? a.className === b.className : a.nodeValue.trim() !== "");
 }
 
+/** The id of a node, or null. The property "id" of a form is a field with this name, if it has one. */
+function idOf(node) {
+  return node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("id") : null;
+}
+
 /** Makes an element like another one, and keeps its focus, open details and typed text. */
 function become(old, next) {
   if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName) {
@@ -66,22 +71,22 @@ function become(old, next) {
   if (old.nodeName === "TIME") return; // written by showTimes
   if (old.nodeName === "FORM" && old.contains(document.activeElement)) return;
   const named = new Map();
-  for (const child of old.children) if (child.id) named.set(child.id, child);
+  for (const child of old.children) if (idOf(child)) named.set(idOf(child), child);
   let at = old.firstChild;
   const children = Array.from(next.childNodes);
   for (const [i, child] of children.entries()) {
     // Nodes without a counterpart are dropped first, so that the nodes after them keep their place and the focus.
-    while (at && !at.id && at.nodeName !== child.nodeName && !children.slice(i).some((later) => alike(at, later))) {
+    while (at && !idOf(at) && at.nodeName !== child.nodeName && !children.slice(i).some((later) => alike(at, later))) {
       const following = at.nextSibling;
       at.remove();
       at = following;
     }
-    const same = child.id ? named.get(child.id) : null;
+    const same = named.get(idOf(child));
     if (same) {
       if (same !== at) old.insertBefore(same, at);
       else at = at.nextSibling;
       become(same, child);
-    } else if (at && !(at.id && next.querySelector("#" + CSS.escape(at.id))) && at.nodeName === child.nodeName && !at.id && !child.id) {
+    } else if (at && at.nodeName === child.nodeName && !idOf(at) && !idOf(child)) {
       const following = at.nextSibling;
       become(at, child);
       at = following;
