@@ -437,6 +437,39 @@ func TestNewerFormat(t *testing.T) {
 	})
 }
 
+// TestAllDeletedBesideNewer: everything is deleted, and the members cannot notice. A program of a former release, which
+// waits because it cannot read their record, knows that there are members. It takes no slot until their Leases would
+// have expired.
+func TestAllDeletedBesideNewer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.objects = numbered("team-%d", 100)
+		o := Options{Layout: shard.Layout{Slots: 64}}
+		one, two, three := w.three(o)
+		w.play(2 * time.Minute)
+		o.format = 2
+		former := w.start("former", random(), o)
+		w.play(10 * time.Second)
+		if one.g.Layout().Version() == 0 || !errors.As(former.g.Status().Err, new(errFormat)) {
+			t.Fatalf("with boundaries of version %d the former release says: %v", one.g.Layout().Version(),
+				former.g.Status().Err)
+		}
+		for _, p := range []*process{one, two, three} {
+			p.set(func() { p.faults.blind = true })
+		}
+		for _, l := range w.leases() {
+			if err := w.server.Remove(leaseResource, "a", l.GetName()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for end := time.Now().Add(14 * time.Second); time.Now().Before(end); w.play(20 * time.Millisecond) {
+			if held := former.g.Held(); !held.IsEmpty() {
+				t.Fatalf("the program of the former release holds %s", held)
+			}
+		}
+		w.within(12*time.Second, 64, "everything was deleted")
+	})
+}
+
 // TestMarked: an incarnation whose Lease says that it is dead is, however fresh it thinks it is.
 func TestMarked(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -27,8 +27,8 @@ type groupLease struct {
 
 	stale     bool          // the last known Lease may be out of date
 	listed    time.Time     // time of the last list of all Leases
-	uid       types.UID     // of the Lease that was last read
-	last      *record       // the record in it
+	uid       types.UID     // of the Lease of the group that was last read
+	last      *record       // the record in it; nil: none that this program can read
 	base      *lease        // the Lease that has it
 	recreated leasing.Stamp // when there was a trace of another incarnation of the Lease
 }
@@ -122,28 +122,41 @@ func (l *groupLease) read(object *lease, joined bool, self string) (*record, err
 	case err != nil:
 		return nil, err
 	case r.format() > l.opt.format:
+		l.meet(object.UID)
 		return nil, errFormat(r.format())
 	case role != l.opt.Role:
 		return nil, fmt.Errorf("%w: its role is %q", errRecord, role)
 	case r.founded != "" && r.founded != string(object.UID):
 		return nil, fmt.Errorf("%w: it is a copy of that of another object", errRecord)
-	case l.uid == object.UID && (r.rev < l.last.rev || r.rev == l.last.rev && r.sum != l.last.sum):
+	case l.uid == object.UID && l.last != nil && (r.rev < l.last.rev || r.rev == l.last.rev && r.sum != l.last.sum):
 		return nil, fmt.Errorf("%w: it is at %d, and was at %d", errRecord, r.rev, l.last.rev)
 	case self != "" && r.founded == "" && (l.last.founded != "" || r.member(self) == nil) && len(r.members) > 0 &&
 		(r.leader == "" || !r.free()):
 		// With a leader, change.abandon may have written it.
 		return nil, fmt.Errorf("%w: it is that of a former group", errRecord)
 	}
+	l.meet(object.UID)
 	again := r.founded == "" && (object.Annotations[recreatedAnnotation] != "" || !r.free())
-	if l.uid != "" && l.uid != object.UID || again && l.recreated.IsZero() {
+	if again && l.recreated.IsZero() {
 		l.setRecreated()
 	}
 	l.remember(object, r)
 	return r, nil
 }
 
+// meet records an incarnation of the Lease, also one whose record this program cannot read.
+func (l *groupLease) meet(uid types.UID) {
+	if l.uid == uid {
+		return
+	}
+	if l.uid != "" {
+		l.setRecreated()
+	}
+	l.uid, l.last = uid, nil
+}
+
 func (l *groupLease) remember(object *lease, r *record) {
-	l.uid, l.last, l.base = object.UID, r, object
+	l.last, l.base = r, object
 	l.setRecord(r)
 }
 

@@ -80,12 +80,13 @@ func (c change) apply(r *record) (*record, bool) {
 		n.layout = equalRanges(n.layout)
 	}
 	between := n.moveBoundaries()
-	for i, next := range assign(n.members, n.slots) {
-		s := &n.slots[i]
-		if s.next = next; between.Holds(i) {
-			s.next = ""
+	for range n.slots { // a slot without a target counts for its holder in the next round
+		if !n.retarget(between) {
+			break
 		}
-		if s.holder == "" && n.founded != "" {
+	}
+	for i := range n.slots {
+		if s := &n.slots[i]; s.holder == "" && n.founded != "" {
 			s.holder = s.next
 		}
 	}
@@ -95,6 +96,19 @@ func (c change) apply(r *record) (*record, bool) {
 	}
 	n.rev++
 	return n, true
+}
+
+// retarget gives each slot its target, except the slots of the next step of the boundaries, and reports whether a
+// target has changed.
+func (r *record) retarget(between shard.Set) (changed bool) {
+	for i, next := range assign(r.members, r.slots) {
+		if between.Holds(i) {
+			next = ""
+		}
+		changed = changed || r.slots[i].next != next
+		r.slots[i].next = next
+	}
+	return changed
 }
 
 // gives reports whether a change assigns free slots, or slots of removed members. Slots that their holder releases in
