@@ -16,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -49,6 +50,10 @@ func TestNotJudged(t *testing.T) {
 			"NeverReady", toys.CreatedTwice(true),
 			[]simulate.Part{simulate.Await(never)},
 			"step 2, await, was not reached: the moon is not full",
+		},
+		{
+			"Refused", toys.Subject(createEmptyPod), []simulate.Part{simulate.Await(never)},
+			"create pods/default/a → 422: Pod \"a\" is invalid: spec.containers: Required value",
 		},
 		{
 			"Ends",
@@ -92,6 +97,18 @@ func TestNotJudged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// createEmptyPod sends a pod without containers as protobuf.
+func createEmptyPod(ctx context.Context, cfg *rest.Config) error {
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	_, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) {
+		return fmt.Errorf("a pod without containers leads to %v", err)
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // A mistake in the call is reported before anything is played.

@@ -69,6 +69,7 @@ type Event struct {
 	Actor  string        `json:"actor"` // subject, cluster, workload, outside
 	Write  Moment        `json:"write,omitzero"`
 	Status int           `json:"status,omitempty"` // of the answer; 0 if there was none
+	Reason string        `json:"reason,omitempty"` // the message of an answer that refuses the write
 	// Changed is the change of state, if there was one, and Diff its first differences.
 	Changed Moment   `json:"changed,omitzero"`
 	Diff    []string `json:"diff,omitempty"`
