@@ -425,12 +425,56 @@ func validateJob(next, old *batchv1.Job) field.ErrorList {
 			errs = append(errs, validation.ValidateNonnegativeField(int64(*n), specPath.Child(name))...)
 		}
 	}
+	indexed := next.Spec.CompletionMode != nil && *next.Spec.CompletionMode == batchv1.IndexedCompletion
+	if indexed && next.Spec.Completions == nil {
+		errs = append(errs, field.Required(specPath.Child("completions"), "when completion mode is Indexed"))
+	}
 	if old == nil {
 		return errs
 	}
-	errs = append(errs, immutable(next.Spec.Completions, old.Spec.Completions, specPath.Child("completions"))...)
+	switch at := specPath.Child("completions"); {
+	case !indexed:
+		errs = append(errs, immutable(next.Spec.Completions, old.Spec.Completions, at)...)
+	case next.Spec.Completions == nil || reflect.DeepEqual(next.Spec.Completions, old.Spec.Completions):
+	case *next.Spec.Completions != *next.Spec.Parallelism:
+		errs = append(errs, field.Invalid(at, *next.Spec.Completions, "can only be modified in tandem with spec.parallelism"))
+	}
 	errs = append(errs, immutable(next.Spec.Selector, old.Spec.Selector, specPath.Child("selector"))...)
-	return append(errs, immutable(next.Spec.Template, old.Spec.Template, specPath.Child("template"))...)
+	errs = append(errs, immutable(next.Spec.CompletionMode, old.Spec.CompletionMode, specPath.Child("completionMode"))...)
+	return append(errs, immutable(next.Spec.Template, mutableTemplate(next, old), specPath.Child("template"))...)
+}
+
+// mutableTemplate returns the old template, with the fields of the next one that a suspended Job without pods may change.
+func mutableTemplate(next, old *batchv1.Job) corev1.PodTemplateSpec {
+	isTold := slices.ContainsFunc(old.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
+	})
+	suspended := old.Spec.Suspend != nil && *old.Spec.Suspend
+	if !suspended || old.Status.Active > 0 || !isTold && old.Status.StartTime != nil {
+		return old.Spec.Template
+	}
+	t, from := *old.Spec.Template.DeepCopy(), next.Spec.Template
+	t.Labels, t.Annotations = from.Labels, from.Annotations
+	t.Spec.NodeSelector, t.Spec.Tolerations = from.Spec.NodeSelector, from.Spec.Tolerations
+	t.Spec.SchedulingGates = from.Spec.SchedulingGates
+	if from.Spec.Affinity != nil || t.Spec.Affinity != nil {
+		if t.Spec.Affinity == nil {
+			t.Spec.Affinity = &corev1.Affinity{}
+		}
+		t.Spec.Affinity.NodeAffinity = nil
+		if from.Spec.Affinity != nil {
+			t.Spec.Affinity.NodeAffinity = from.Spec.Affinity.NodeAffinity
+		} else if *t.Spec.Affinity == (corev1.Affinity{}) {
+			t.Spec.Affinity = nil
+		}
+	}
+	for i := range t.Spec.Containers[:min(len(t.Spec.Containers), len(from.Spec.Containers))] {
+		t.Spec.Containers[i].Resources = from.Spec.Containers[i].Resources
+	}
+	for i := range t.Spec.InitContainers[:min(len(t.Spec.InitContainers), len(from.Spec.InitContainers))] {
+		t.Spec.InitContainers[i].Resources = from.Spec.InitContainers[i].Resources
+	}
+	return t
 }
 
 func validateClaim(next, old *corev1.PersistentVolumeClaim) field.ErrorList {
