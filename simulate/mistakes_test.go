@@ -52,6 +52,14 @@ func TestNotJudged(t *testing.T) {
 			"step 2, await, was not reached: the moon is not full",
 		},
 		{
+			"Prints",
+			idle(func(context.Context) error {
+				fmt.Fprintln(os.Stderr, "cannot reach the moon")
+				return nil
+			}),
+			[]simulate.Part{simulate.Await(never)}, "\n  the last output:\n    cannot reach the moon\n",
+		},
+		{
 			"Refused", toys.Subject(createEmptyPod), []simulate.Part{simulate.Await(never)},
 			"create pods/default/a → 422: Pod \"a\" is invalid: spec.containers: Required value",
 		},

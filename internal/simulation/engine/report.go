@@ -123,11 +123,17 @@ func course(b *strings.Builder, f Finding) {
 
 // lastEvents returns the end of a run that cannot be a reference, and what may be the reason.
 func lastEvents(o *Outcome) string {
-	const most = 12
+	const most = 12 // events, and lines of the output
 	var b strings.Builder
 	b.WriteString("  the last events:\n")
 	for _, e := range o.Trace[max(0, len(o.Trace)-most):] {
 		fmt.Fprintf(&b, "    %s\n", e)
+	}
+	if lines := strings.Split(strings.TrimSpace(o.Output), "\n"); lines[0] != "" {
+		b.WriteString("  the last output:\n")
+		for _, line := range lines[max(0, len(lines)-most):] {
+			fmt.Fprintf(&b, "    %s\n", shortened(line))
+		}
 	}
 	for _, text := range o.Warnings {
 		fmt.Fprintf(&b, "  %s\n", text)
