@@ -57,7 +57,8 @@ func TestNotJudged(t *testing.T) {
 				fmt.Fprintln(os.Stderr, "cannot reach the moon")
 				return nil
 			}),
-			[]simulate.Part{simulate.Await(never)}, "\n  the last output:\n    cannot reach the moon\n",
+			[]simulate.Part{simulate.Await(never)},
+			"\n  the last output:\n    cannot reach the moon\n",
 		},
 		{
 			"Refused", toys.Subject(createEmptyPod), []simulate.Part{simulate.Await(never)},
@@ -113,7 +114,7 @@ func createEmptyPod(ctx context.Context, cfg *rest.Config) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	_, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) {
-		return fmt.Errorf("a pod without containers leads to %v", err)
+		return fmt.Errorf("a pod without containers leads to the error %w", err)
 	}
 	<-ctx.Done()
 	return nil

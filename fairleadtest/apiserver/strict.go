@@ -444,7 +444,8 @@ func validateJob(next, old *batchv1.Job) field.ErrorList {
 	return append(errs, immutable(next.Spec.Template, mutableTemplate(next, old), specPath.Child("template"))...)
 }
 
-// mutableTemplate returns the old template, with the fields of the next one that a suspended Job without pods may change.
+// mutableTemplate returns the old template. If the Job is suspended and has no pods, it has those fields of the next one
+// that may change then.
 func mutableTemplate(next, old *batchv1.Job) corev1.PodTemplateSpec {
 	isTold := slices.ContainsFunc(old.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue

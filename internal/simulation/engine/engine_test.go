@@ -215,7 +215,8 @@ func TestTextNamesOtherClasses(t *testing.T) {
 		}
 		return out, err
 	})
-	r, err := Search(t.Context(), d, Options{Steps: 1, Faults: slices.Concat(Classes["crash"], Classes["lost"], Classes["error"])})
+	kinds := slices.Concat(Classes["crash"], Classes["lost"], Classes["error"])
+	r, err := Search(t.Context(), d, Options{Steps: 1, Faults: kinds})
 	if err != nil || len(r.Findings) != 1 {
 		t.Fatalf("the report is %+v, error %v", r, err)
 	}
@@ -250,7 +251,9 @@ func TestNotReachedWithoutFaults(t *testing.T) {
 	if err == nil {
 		t.Fatal("there is no error")
 	}
-	for _, want := range []string{"step 1, await, was not reached: no\n", "update pods/default/a → 422\n", "\n  not modelled: gravity"} {
+	for _, want := range []string{
+		"step 1, await, was not reached: no\n", "update pods/default/a → 422\n", "\n  not modelled: gravity",
+	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error has no %q:\n%v", want, err)
 		}

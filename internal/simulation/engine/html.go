@@ -78,7 +78,8 @@ tr.fault td { background: #fde7e7 }
 <ul>{{range .Plan.Faults}}<li>{{.}}</li>{{else}}<li>none</li>{{end}}</ul>
 {{with .Others}}<p>Schedules with the same symptom, not replayed:</p>
 <ul>{{range .}}<li>{{.Plan}} ({{.Count}} of class {{.Class}})</li>{{end}}</ul>
-{{end}}<p>Seed {{.Plan.Seed}}. Shown by {{.Shown}} of {{.Of}} replays, with the first {{.Steps}} steps of the workload.</p>
+{{end}}
+<p>Seed {{.Plan.Seed}}. Shown by {{.Shown}} of {{.Of}} replays, with the first {{.Steps}} steps of the workload.</p>
 <h2>Course</h2>
 <table>
 <tr><th>without faults</th><th>with the fault</th></tr>
