@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -288,6 +289,17 @@ func TestNotModelled(t *testing.T) {
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the eviction has no 404, but %w", err)
 		}
+		never := corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}},
+		}
+		job := &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{
+			CompletionMode: new(batchv1.IndexedCompletion), Completions: new(int32(1)), BackoffLimitPerIndex: new(int32(1)),
+			Template: corev1.PodTemplateSpec{Spec: never},
+		}}
+		_, err = client.BatchV1().Jobs("default").Create(ctx, job, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
 		cm := &corev1.ConfigMap{ObjectMeta: meta}
 		_, err = client.CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -303,7 +315,8 @@ func TestNotModelled(t *testing.T) {
 	}
 	want := []string{
 		"not modelled: horizontalpodautoscalers.autoscaling have no defaults, rules or controller",
-		"not modelled: v1/pods/eviction is not served", "not modelled: admission and authorization",
+		"not modelled: v1/pods/eviction is not served",
+		"not modelled: jobs.batch with backoffLimitPerIndex have no pods", "not modelled: admission and authorization",
 		"virtual time begins at 2026-01-15T12:00:00Z",
 	}
 	if err != nil || !slices.Equal(report.Warnings, want) {

@@ -39,8 +39,11 @@ type jobRun struct {
 // runJob is the controller of Jobs. It follows syncJob of the real one.
 func runJob(w *world, o *object) decision {
 	job := as[batchv1.Job](o)
-	if job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName ||
-		job.Spec.BackoffLimitPerIndex != nil {
+	if job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName {
+		return decision{}
+	}
+	w.noteJobGaps(job)
+	if job.Spec.BackoffLimitPerIndex != nil {
 		return decision{}
 	}
 	if end := jobEnd(job); end != nil {
@@ -51,6 +54,19 @@ func runJob(w *world, o *object) decision {
 		return send(adopt)
 	}
 	return r.decide()
+}
+
+// noteJobGaps notes the fields of a Job that have no effect here.
+func (w *world) noteJobGaps(job *batchv1.Job) {
+	if job.Spec.BackoffLimitPerIndex != nil {
+		w.gaps["jobs.batch with backoffLimitPerIndex have no pods"] = true
+	}
+	if job.Spec.PodFailurePolicy != nil {
+		w.gaps["podFailurePolicy of jobs.batch has no effect"] = true
+	}
+	if job.Spec.SuccessPolicy != nil {
+		w.gaps["successPolicy of jobs.batch has no effect"] = true
+	}
 }
 
 // jobEnd returns the condition of a Job that has ended; nil if it has not.
