@@ -441,41 +441,45 @@ func validateJob(next, old *batchv1.Job) field.ErrorList {
 	}
 	errs = append(errs, immutable(next.Spec.Selector, old.Spec.Selector, specPath.Child("selector"))...)
 	errs = append(errs, immutable(next.Spec.CompletionMode, old.Spec.CompletionMode, specPath.Child("completionMode"))...)
-	return append(errs, immutable(next.Spec.Template, mutableTemplate(next, old), specPath.Child("template"))...)
+	if !mayMovePods(old) {
+		return append(errs, immutable(next.Spec.Template, old.Spec.Template, specPath.Child("template"))...)
+	}
+	fixed := withPlacement(old.Spec.Template.Spec, next.Spec.Template.Spec)
+	return append(errs, immutable(next.Spec.Template.Spec, fixed, specPath.Child("template", "spec"))...)
 }
 
-// mutableTemplate returns the old template. If the Job is suspended and has no pods, it has those fields of the next one
-// that may change then.
-func mutableTemplate(next, old *batchv1.Job) corev1.PodTemplateSpec {
+// mayMovePods reports whether a Job is suspended and has no pods. Then the labels, resources and placement of its pods
+// may change.
+func mayMovePods(old *batchv1.Job) bool {
 	isTold := slices.ContainsFunc(old.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
 	})
 	suspended := old.Spec.Suspend != nil && *old.Spec.Suspend
-	if !suspended || old.Status.Active > 0 || !isTold && old.Status.StartTime != nil {
-		return old.Spec.Template
-	}
-	t, from := *old.Spec.Template.DeepCopy(), next.Spec.Template
-	t.Labels, t.Annotations = from.Labels, from.Annotations
-	t.Spec.NodeSelector, t.Spec.Tolerations = from.Spec.NodeSelector, from.Spec.Tolerations
-	t.Spec.SchedulingGates = from.Spec.SchedulingGates
-	if from.Spec.Affinity != nil || t.Spec.Affinity != nil {
-		if t.Spec.Affinity == nil {
-			t.Spec.Affinity = &corev1.Affinity{}
+	return suspended && old.Status.Active == 0 && (isTold || old.Status.StartTime == nil)
+}
+
+// withPlacement returns the spec of a pod with the placement and the resources of another one.
+func withPlacement(spec, from corev1.PodSpec) corev1.PodSpec {
+	s := *spec.DeepCopy()
+	s.NodeSelector, s.Tolerations, s.SchedulingGates = from.NodeSelector, from.Tolerations, from.SchedulingGates
+	if from.Affinity != nil || s.Affinity != nil {
+		if s.Affinity == nil {
+			s.Affinity = &corev1.Affinity{}
 		}
-		t.Spec.Affinity.NodeAffinity = nil
-		if from.Spec.Affinity != nil {
-			t.Spec.Affinity.NodeAffinity = from.Spec.Affinity.NodeAffinity
-		} else if *t.Spec.Affinity == (corev1.Affinity{}) {
-			t.Spec.Affinity = nil
+		s.Affinity.NodeAffinity = nil
+		if from.Affinity != nil {
+			s.Affinity.NodeAffinity = from.Affinity.NodeAffinity
+		} else if *s.Affinity == (corev1.Affinity{}) {
+			s.Affinity = nil
 		}
 	}
-	for i := range t.Spec.Containers[:min(len(t.Spec.Containers), len(from.Spec.Containers))] {
-		t.Spec.Containers[i].Resources = from.Spec.Containers[i].Resources
+	for i := range s.Containers[:min(len(s.Containers), len(from.Containers))] {
+		s.Containers[i].Resources = from.Containers[i].Resources
 	}
-	for i := range t.Spec.InitContainers[:min(len(t.Spec.InitContainers), len(from.Spec.InitContainers))] {
-		t.Spec.InitContainers[i].Resources = from.Spec.InitContainers[i].Resources
+	for i := range s.InitContainers[:min(len(s.InitContainers), len(from.InitContainers))] {
+		s.InitContainers[i].Resources = from.InitContainers[i].Resources
 	}
-	return t
+	return s
 }
 
 func validateClaim(next, old *corev1.PersistentVolumeClaim) field.ErrorList {
