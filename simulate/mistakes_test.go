@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -49,6 +51,19 @@ func TestNotJudged(t *testing.T) {
 			"NeverReady", toys.CreatedTwice(true),
 			[]simulate.Part{simulate.Await(never)},
 			"step 2, await, was not reached: the moon is not full",
+		},
+		{
+			"Prints",
+			idle(func(context.Context) error {
+				fmt.Fprintln(os.Stderr, "cannot reach the moon")
+				return nil
+			}),
+			[]simulate.Part{simulate.Await(never)},
+			"\n  the last output:\n    cannot reach the moon\n",
+		},
+		{
+			"Refused", toys.Subject(createEmptyPod), []simulate.Part{simulate.Await(never)},
+			"create pods/default/a → 422: Pod \"a\" is invalid: spec.containers: Required value",
 		},
 		{
 			"Ends",
@@ -92,6 +107,18 @@ func TestNotJudged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// createEmptyPod sends a pod without containers as protobuf.
+func createEmptyPod(ctx context.Context, cfg *rest.Config) error {
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	_, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) {
+		return fmt.Errorf("a pod without containers leads to the error %w", err)
+	}
+	<-ctx.Done()
+	return nil
 }
 
 // A mistake in the call is reported before anything is played.
@@ -262,6 +289,17 @@ func TestNotModelled(t *testing.T) {
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the eviction has no 404, but %w", err)
 		}
+		never := corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}},
+		}
+		job := &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{
+			CompletionMode: new(batchv1.IndexedCompletion), Completions: new(int32(1)), BackoffLimitPerIndex: new(int32(1)),
+			Template: corev1.PodTemplateSpec{Spec: never},
+		}}
+		_, err = client.BatchV1().Jobs("default").Create(ctx, job, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
 		cm := &corev1.ConfigMap{ObjectMeta: meta}
 		_, err = client.CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -277,7 +315,8 @@ func TestNotModelled(t *testing.T) {
 	}
 	want := []string{
 		"not modelled: horizontalpodautoscalers.autoscaling have no defaults, rules or controller",
-		"not modelled: v1/pods/eviction is not served", "not modelled: admission and authorization",
+		"not modelled: v1/pods/eviction is not served",
+		"not modelled: jobs.batch with backoffLimitPerIndex have no pods", "not modelled: admission and authorization",
 		"virtual time begins at 2026-01-15T12:00:00Z",
 	}
 	if err != nil || !slices.Equal(report.Warnings, want) {

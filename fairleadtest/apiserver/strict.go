@@ -425,12 +425,61 @@ func validateJob(next, old *batchv1.Job) field.ErrorList {
 			errs = append(errs, validation.ValidateNonnegativeField(int64(*n), specPath.Child(name))...)
 		}
 	}
+	indexed := next.Spec.CompletionMode != nil && *next.Spec.CompletionMode == batchv1.IndexedCompletion
+	if indexed && next.Spec.Completions == nil {
+		errs = append(errs, field.Required(specPath.Child("completions"), "when completion mode is Indexed"))
+	}
 	if old == nil {
 		return errs
 	}
-	errs = append(errs, immutable(next.Spec.Completions, old.Spec.Completions, specPath.Child("completions"))...)
+	switch at := specPath.Child("completions"); {
+	case !indexed:
+		errs = append(errs, immutable(next.Spec.Completions, old.Spec.Completions, at)...)
+	case next.Spec.Completions == nil || reflect.DeepEqual(next.Spec.Completions, old.Spec.Completions):
+	case *next.Spec.Completions != *next.Spec.Parallelism:
+		errs = append(errs, field.Invalid(at, *next.Spec.Completions, "can only be modified in tandem with spec.parallelism"))
+	}
 	errs = append(errs, immutable(next.Spec.Selector, old.Spec.Selector, specPath.Child("selector"))...)
-	return append(errs, immutable(next.Spec.Template, old.Spec.Template, specPath.Child("template"))...)
+	errs = append(errs, immutable(next.Spec.CompletionMode, old.Spec.CompletionMode, specPath.Child("completionMode"))...)
+	if !mayMovePods(old) {
+		return append(errs, immutable(next.Spec.Template, old.Spec.Template, specPath.Child("template"))...)
+	}
+	fixed := withPlacement(old.Spec.Template.Spec, next.Spec.Template.Spec)
+	return append(errs, immutable(next.Spec.Template.Spec, fixed, specPath.Child("template", "spec"))...)
+}
+
+// mayMovePods reports whether a Job is suspended and has no pods. Then the labels, resources and placement of its pods
+// may change.
+func mayMovePods(old *batchv1.Job) bool {
+	isTold := slices.ContainsFunc(old.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
+	})
+	suspended := old.Spec.Suspend != nil && *old.Spec.Suspend
+	return suspended && old.Status.Active == 0 && (isTold || old.Status.StartTime == nil)
+}
+
+// withPlacement returns the spec of a pod with the placement and the resources of another one.
+func withPlacement(spec, from corev1.PodSpec) corev1.PodSpec {
+	s := *spec.DeepCopy()
+	s.NodeSelector, s.Tolerations, s.SchedulingGates = from.NodeSelector, from.Tolerations, from.SchedulingGates
+	if from.Affinity != nil || s.Affinity != nil {
+		if s.Affinity == nil {
+			s.Affinity = &corev1.Affinity{}
+		}
+		s.Affinity.NodeAffinity = nil
+		if from.Affinity != nil {
+			s.Affinity.NodeAffinity = from.Affinity.NodeAffinity
+		} else if *s.Affinity == (corev1.Affinity{}) {
+			s.Affinity = nil
+		}
+	}
+	for i := range s.Containers[:min(len(s.Containers), len(from.Containers))] {
+		s.Containers[i].Resources = from.Containers[i].Resources
+	}
+	for i := range s.InitContainers[:min(len(s.InitContainers), len(from.InitContainers))] {
+		s.InitContainers[i].Resources = from.InitContainers[i].Resources
+	}
+	return s
 }
 
 func validateClaim(next, old *corev1.PersistentVolumeClaim) field.ErrorList {

@@ -5,11 +5,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
@@ -158,5 +160,47 @@ func TestStrictMountsClaims(t *testing.T) {
 	}
 	if volumes := created.Spec.Template.Spec.Volumes; len(volumes) > 0 {
 		t.Errorf("the stored template has volumes: %v", volumes)
+	}
+}
+
+// TestStrictChangesJobs: the completions of an indexed Job follow its parallelism, and a suspended Job may be scheduled
+// elsewhere. Other changes are refused.
+func TestStrictChangesJobs(t *testing.T) {
+	t.Parallel()
+	c := typed(t, start(t, apiserver.Options{Strict: true})).BatchV1().Jobs("default")
+	create := func(name string, change func(*batchv1.JobSpec)) {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
+			Completions: new(int32(2)), Parallelism: new(int32(2)),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			}},
+		}}
+		change(&job.Spec)
+		if _, err := c.Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("indexed", func(s *batchv1.JobSpec) { s.CompletionMode = new(batchv1.IndexedCompletion) })
+	create("plain", func(*batchv1.JobSpec) {})
+	create("suspended", func(s *batchv1.JobSpec) { s.Suspend = new(true) })
+	for _, tt := range []struct {
+		job, patch string
+		ok         bool
+	}{
+		{"indexed", `{"spec":{"completions":3,"parallelism":3}}`, true},
+		{"indexed", `{"spec":{"completions":4}}`, false},
+		{"indexed", `{"spec":{"completions":null}}`, false},
+		{"indexed", `{"spec":{"completionMode":"NonIndexed"}}`, false},
+		{"plain", `{"spec":{"completions":3,"parallelism":3}}`, false},
+		{"plain", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`, false},
+		{"suspended", `{"spec":{"template":{"metadata":{"labels":{"a":"b"}},"spec":{"nodeSelector":{"a":"b"}}}}}`, true},
+		{"suspended", `{"spec":{"template":{"spec":{"affinity":{"nodeAffinity":{}}}}}}`, true},
+		{"suspended", `{"spec":{"template":{"spec":{"affinity":{"podAffinity":{}}}}}}`, false},
+		{"suspended", `{"spec":{"template":{"spec":{"hostNetwork":true}}}}`, false},
+	} {
+		_, err := c.Patch(t.Context(), tt.job, types.MergePatchType, []byte(tt.patch), metav1.PatchOptions{})
+		if tt.ok && err != nil || !tt.ok && !apierrors.IsInvalid(err) {
+			t.Errorf("the patch %s of %s leads to the error %v", tt.patch, tt.job, err)
+		}
 	}
 }

@@ -62,6 +62,7 @@ func kindScenarios() []scenario {
 		budgets  = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
 		ingress  = "/apis/networking.k8s.io/v1/namespaces/{ns}/ingresses"
 		template = `"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i:1"}]}}`
+		never    = `"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i:1"}]}}`
 		selected = `"selector":{"matchLabels":{"a":"b"}},` + template
 	)
 	of := func(apiVersion, kind, name, rest string) string {
@@ -107,10 +108,22 @@ func kindScenarios() []scenario {
 		}},
 		{"defaults of jobs", []step{
 			post("create", batch+"jobs", of("batch/v1", "Job", "a",
-				`"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i:1"}]}}}`)),
+				`"spec":{`+never+`}`)),
 			post("no restart policy", batch+"jobs", of("batch/v1", "Job", "b", `"spec":{`+template+`}`)),
 			merge("template", batch+"jobs/a", `{"spec":{"template":{"metadata":{"labels":{"x":"y"}}}}}`),
 			merge("parallelism", batch+"jobs/a", `{"spec":{"parallelism":2}}`),
+			merge("completions", batch+"jobs/a", `{"spec":{"completions":2}}`),
+			post("indexed without completions", batch+"jobs", of("batch/v1", "Job", "i",
+				`"spec":{"completionMode":"Indexed","parallelism":2,`+never+`}`)),
+			post("indexed", batch+"jobs", of("batch/v1", "Job", "i",
+				`"spec":{"completionMode":"Indexed","parallelism":2,"completions":2,`+never+`}`)),
+			merge("indexed in tandem", batch+"jobs/i", `{"spec":{"parallelism":3,"completions":3}}`),
+			merge("indexed not in tandem", batch+"jobs/i", `{"spec":{"completions":4}}`),
+			merge("indexed no more", batch+"jobs/i", `{"spec":{"completionMode":"NonIndexed"}}`),
+			post("suspended", batch+"jobs", of("batch/v1", "Job", "s", `"spec":{"suspend":true,`+never+`}`)),
+			merge("suspended elsewhere", batch+"jobs/s",
+				`{"spec":{"template":{"metadata":{"annotations":{"x":"y"}},"spec":{"nodeSelector":{"a":"b"}}}}}`),
+			merge("suspended otherwise", batch+"jobs/s", `{"spec":{"template":{"spec":{"hostNetwork":true}}}}`),
 			post("cron", batch+"cronjobs", of("batch/v1", "CronJob", "a", `"spec":{"schedule":"* * * * *","jobTemplate":{"spec":`+
 				`{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i:1"}]}}}}}`)),
 		}},

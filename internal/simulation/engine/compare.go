@@ -249,9 +249,13 @@ func text(v any) string {
 	if err := e.Encode(v); err != nil {
 		return fmt.Sprint(v)
 	}
-	s := strings.TrimSpace(b.String())
+	return shortened(strings.TrimSpace(b.String()))
+}
+
+// shortened returns a text that fits a line.
+func shortened(s string) string {
 	if len(s) > 200 {
-		s = s[:197] + "…"
+		return s[:197] + "…"
 	}
 	return s
 }

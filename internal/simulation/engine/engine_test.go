@@ -204,6 +204,62 @@ func TestSearchFindsPairs(t *testing.T) {
 	}
 }
 
+// Faults of several classes may show one symptom and have different causes. The report names one of each class.
+func TestTextNamesOtherClasses(t *testing.T) {
+	d := driverFunc(func(p Plan) (*Outcome, error) {
+		out, err := script{func(uint64) bool { return false }}.Play(t.Context(), p, nil)
+		for _, f := range p.Faults {
+			if class := f.Kind.class(); class == "crash" || class == "lost" {
+				out.End = state("pods/default/a=2")
+			}
+		}
+		return out, err
+	})
+	kinds := slices.Concat(Classes["crash"], Classes["lost"], Classes["error"])
+	r, err := Search(t.Context(), d, Options{Steps: 1, Faults: kinds})
+	if err != nil || len(r.Findings) != 1 {
+		t.Fatalf("the report is %+v, error %v", r, err)
+	}
+	text := Text(r, Names{})
+	for _, want := range []string{
+		" (3 schedules of class crash, not replayed)\n",
+		"\n  or:     the answer to the 1st update of pods/default/a is lost (2 schedules of class lost, not replayed)\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report has no %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "class error") {
+		t.Errorf("the report names schedules without the symptom:\n%s", text)
+	}
+	var page bytes.Buffer
+	if err := HTML(&page, r.Findings[0]); err != nil || !strings.Contains(page.String(), "(2 of class lost)") {
+		t.Errorf("the page is %s, error %v", page.String(), err)
+	}
+}
+
+// Without faults, a step that is not reached is shown with what happened last and with what the driver warns of.
+func TestNotReachedWithoutFaults(t *testing.T) {
+	d := driverFunc(func(p Plan) (*Outcome, error) {
+		out, err := script{}.Play(t.Context(), p, nil)
+		out.Trace[1].Status = 422
+		out.Stuck = &Stuck{Name: "await", Reason: "no"}
+		out.Warnings = []string{"not modelled: gravity"}
+		return out, err
+	})
+	_, err := Search(t.Context(), d, Options{Steps: 1})
+	if err == nil {
+		t.Fatal("there is no error")
+	}
+	for _, want := range []string{
+		"step 1, await, was not reached: no\n", "update pods/default/a → 422\n", "\n  not modelled: gravity",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error has no %q:\n%v", want, err)
+		}
+	}
+}
+
 // A symptom that does not repeat is not a finding.
 func TestSearchConfirms(t *testing.T) {
 	once := func(seed uint64) bool { return seed == 7 }

@@ -76,6 +76,9 @@ tr.fault td { background: #fde7e7 }
 <ul>{{range .Symptoms}}<li>{{.Text}}</li>{{end}}</ul>
 <h2>Faults</h2>
 <ul>{{range .Plan.Faults}}<li>{{.}}</li>{{else}}<li>none</li>{{end}}</ul>
+{{with .Others}}<p>Schedules with the same symptom, not replayed:</p>
+<ul>{{range .}}<li>{{.Plan}} ({{.Count}} of class {{.Class}})</li>{{end}}</ul>
+{{end}}
 <p>Seed {{.Plan.Seed}}. Shown by {{.Shown}} of {{.Of}} replays, with the first {{.Steps}} steps of the workload.</p>
 <h2>Course</h2>
 <table>

@@ -39,6 +39,8 @@ type Outcome struct {
 	Values Values `json:"values,omitempty"`
 	// Warnings are facts about the run that the report shows once.
 	Warnings []string `json:"warnings,omitempty"`
+	// Output is the end of what the subject printed, if it fails without faults.
+	Output string `json:"output,omitempty"`
 	// Elapsed is the duration of the run on its own clock.
 	Elapsed time.Duration `json:"elapsed"`
 }
@@ -69,6 +71,7 @@ type Event struct {
 	Actor  string        `json:"actor"` // subject, cluster, workload, outside
 	Write  Moment        `json:"write,omitzero"`
 	Status int           `json:"status,omitempty"` // of the answer; 0 if there was none
+	Reason string        `json:"reason,omitempty"` // the message of an answer that refuses the write
 	// Changed is the change of state, if there was one, and Diff its first differences.
 	Changed Moment   `json:"changed,omitzero"`
 	Diff    []string `json:"diff,omitempty"`

@@ -139,6 +139,16 @@ func (p Plan) String() string {
 	return strings.Join(texts, "; ")
 }
 
+// class returns the classes of the faults of a plan.
+func (p Plan) class() string {
+	var classes []string
+	for _, f := range p.Faults {
+		classes = append(classes, f.Kind.class())
+	}
+	slices.Sort(classes)
+	return strings.Join(slices.Compact(classes), " and ")
+}
+
 // key identifies the faults of a plan, whatever its seed.
 func (p Plan) key() string {
 	b, err := json.Marshal(p.Faults)

@@ -80,9 +80,9 @@ func number(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func writeFinding(b *strings.Builder, number int, f Finding, n Names) {
+func writeFinding(b *strings.Builder, position int, f Finding, n Names) {
 	first := f.Symptoms[0]
-	fmt.Fprintf(b, "simulate: finding %d (%s, shown by %d of %d replays)\n", number, first.Verdict, f.Shown, f.Of)
+	fmt.Fprintf(b, "simulate: finding %d (%s, shown by %d of %d replays)\n", position, first.Verdict, f.Shown, f.Of)
 	fmt.Fprintf(b, "  %s\n", indent(first.Text))
 	for _, s := range f.Symptoms[1:min(len(f.Symptoms), 4)] {
 		fmt.Fprintf(b, "  also: %s\n", indent(s.Text))
@@ -95,6 +95,9 @@ func writeFinding(b *strings.Builder, number int, f Finding, n Names) {
 	}
 	for _, fault := range f.Plan.Faults {
 		fmt.Fprintf(b, "  fault:  %s\n", fault)
+	}
+	for _, o := range f.Others {
+		fmt.Fprintf(b, "  or:     %s (%s of class %s, not replayed)\n", o.Plan, number(o.Count, "schedule"), o.Class)
 	}
 	course(b, f)
 	if n.Replay != nil {
@@ -118,6 +121,26 @@ func course(b *strings.Builder, f Finding) {
 	}
 }
 
+// lastEvents returns the end of a run that cannot be a reference, and what may be the reason.
+func lastEvents(o *Outcome) string {
+	const most = 12 // events, and lines of the output
+	var b strings.Builder
+	b.WriteString("  the last events:\n")
+	for _, e := range o.Trace[max(0, len(o.Trace)-most):] {
+		fmt.Fprintf(&b, "    %s\n", e)
+	}
+	if lines := strings.Split(strings.TrimSpace(o.Output), "\n"); lines[0] != "" {
+		b.WriteString("  the last output:\n")
+		for _, line := range lines[max(0, len(lines)-most):] {
+			fmt.Fprintf(&b, "    %s\n", shortened(line))
+		}
+	}
+	for _, text := range o.Warnings {
+		fmt.Fprintf(&b, "  %s\n", text)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
 // String returns one line: time, actor, and what happened.
 func (e Event) String() string {
 	var b strings.Builder
@@ -127,6 +150,9 @@ func (e Event) String() string {
 		fmt.Fprintf(&b, " %s", described(e.Write))
 		if e.Status != 0 {
 			fmt.Fprintf(&b, " → %d", e.Status)
+		}
+		if e.Reason != "" {
+			fmt.Fprintf(&b, ": %s", shortened(indent(e.Reason)))
 		}
 		if e.Status >= 200 && e.Status < 300 && e.Changed == (Moment{}) {
 			b.WriteString(" (no change)")

@@ -45,6 +45,15 @@ type Finding struct {
 	Steps    int       `json:"steps"` // steps of the workload that were played
 	Trace    []Event   `json:"trace"`
 	Without  []Event   `json:"without"` // the trace without faults
+	// Others are schedules with the same first symptom, which may have another cause. They were not replayed.
+	Others []Others `json:"others,omitempty"`
+}
+
+// Others are the schedules of one class of faults that have the first symptom of a finding.
+type Others struct {
+	Class string `json:"class"`
+	Count int    `json:"count"`
+	Plan  Plan   `json:"plan"` // the first one
 }
 
 // A Report is the result of a search.
@@ -89,7 +98,7 @@ func Play(ctx context.Context, d Driver, o Options, plan *Plan) (*Report, error)
 // Search plays the workload without faults, then every single fault at every moment, then random pairs. It stops after
 // the single faults if it has found anything. If ctx ends, it returns the report so far.
 func Search(ctx context.Context, d Driver, o Options) (*Report, error) {
-	s := &search{driver: d, o: o, start: time.Now(), report: &Report{Seed: o.Seed}, found: map[string]bool{}}
+	s := newSearch(d, o, o.Seed)
 	if s.o.Faults == nil {
 		for _, class := range []string{"crash", "late", "lost", "error", "expired", "pause", "depose"} {
 			s.o.Faults = append(s.o.Faults, Classes[class]...)
@@ -98,8 +107,10 @@ func Search(ctx context.Context, d Driver, o Options) (*Report, error) {
 	if s.o.Late == 0 {
 		s.o.Late = late
 	}
-	s.o.Workers = max(s.o.Workers, 1)
 	err := s.run(ctx)
+	for i, f := range s.report.Findings {
+		s.report.Findings[i].Others = s.others[f.Symptoms[0].key()]
+	}
 	s.report.Elapsed = time.Since(s.start)
 	s.report.Interrupted = ctx.Err() != nil
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -117,9 +128,18 @@ type search struct {
 
 	mu     sync.Mutex
 	report *Report
-	begun  int             // schedules with faults
-	found  map[string]bool // keys of symptoms that have been reported or are being confirmed
-	shown  time.Time       // of the last progress
+	begun  int                 // schedules with faults
+	found  map[string]bool     // keys of symptoms that have been reported or are being confirmed
+	others map[string][]Others // schedules with a symptom of found, by its key
+	shown  time.Time           // of the last progress
+}
+
+func newSearch(d Driver, o Options, seed uint64) *search {
+	o.Seed, o.Workers = seed, max(o.Workers, 1)
+	return &search{
+		driver: d, o: o, start: time.Now(), report: &Report{Seed: seed}, found: map[string]bool{},
+		others: map[string][]Others{},
+	}
 }
 
 func (s *search) run(ctx context.Context) error {
@@ -215,11 +235,11 @@ func (s *search) without(ctx context.Context, p Plan) ([]*Outcome, error) {
 		case len(run.Exits) > 0:
 			return nil, &NotJudgedError{"without faults: " + run.Exits[0]}
 		case run.Stuck != nil:
-			return nil, &NotJudgedError{fmt.Sprintf("without faults, step %d, %s, was not reached: %s",
-				run.Stuck.Step+1, run.Stuck.Name, run.Stuck.Reason)}
+			return nil, &NotJudgedError{fmt.Sprintf("without faults, step %d, %s, was not reached: %s\n%s",
+				run.Stuck.Step+1, run.Stuck.Name, run.Stuck.Reason, lastEvents(run))}
 		case !run.Quiet && len(run.Busy) == 0:
-			return nil, &NotJudgedError{"the workload never settles without faults; these objects keep changing: " +
-				lastChanges(run.Trace)}
+			return nil, &NotJudgedError{fmt.Sprintf("the workload never settles without faults; these objects keep changing: "+
+				"%s\n%s", lastChanges(run.Trace), lastEvents(run))}
 		}
 	}
 	return runs, nil
@@ -301,7 +321,7 @@ func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
 			return
 		}
 		// The symptoms after the first one are its consequences.
-		if found := Judge(ref, out); len(found) > 0 && s.claim(found[0]) {
+		if found := Judge(ref, out); len(found) > 0 && s.claim(found[0], p) {
 			s.follow(ctx, ref, p, out, found[0])
 		}
 	})
@@ -336,15 +356,26 @@ func (s *search) count(ref *Reference, p Plan, out *Outcome, err error) {
 	}
 }
 
-// claim reports whether the symptom is new, and keeps others from following it.
-func (s *search) claim(symptom Symptom) bool {
+// claim reports whether the symptom of a plan is new, and keeps others from following it.
+func (s *search) claim(symptom Symptom, p Plan) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.found[symptom.key()] {
+		s.others[symptom.key()] = count(s.others[symptom.key()], p)
 		return false
 	}
 	s.found[symptom.key()] = true
 	return true
+}
+
+// count counts a plan with its class of faults.
+func count(others []Others, p Plan) []Others {
+	i := slices.IndexFunc(others, func(o Others) bool { return o.Class == p.class() })
+	if i < 0 {
+		return append(others, Others{Class: p.class(), Count: 1, Plan: p})
+	}
+	others[i].Count++
+	return others
 }
 
 // follow confirms a suspicion, shrinks its plan and reports it.
@@ -446,9 +477,7 @@ func (d Duration) round() Duration {
 
 // Replay plays one plan as a search would, and returns the report with the finding, if there is one.
 func Replay(ctx context.Context, d Driver, o Options, p Plan) (*Report, error) {
-	s := &search{driver: d, o: o, start: time.Now(), report: &Report{Seed: p.Seed}, found: map[string]bool{}}
-	s.o.Workers = max(s.o.Workers, 1)
-	s.o.Seed = p.Seed
+	s := newSearch(d, o, p.Seed)
 	ref, err := s.reference(ctx, p.Steps, &p)
 	if err != nil {
 		return s.report, err

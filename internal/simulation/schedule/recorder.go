@@ -155,12 +155,12 @@ func (r *recorder) begin(actor string, m engine.Moment) {
 	r.trace = append(r.trace, engine.Event{At: time.Since(r.start), Actor: actor, Write: m})
 }
 
-// end records the answer to the write in progress, and a fault that follows it.
-func (r *recorder) end(status int, fault string) {
+// end records the answer to the write in progress, why it is refused, and a fault that follows it.
+func (r *recorder) end(status int, reason, fault string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := &r.trace[r.writing]
-	e.Status = status
+	e.Status, e.Reason = status, reason
 	if fault != "" {
 		e.Fault = fault
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -107,6 +108,33 @@ func TestQuietAfterFaults(t *testing.T) {
 			t.Errorf("It is quiet: %t, after %s.", quiet, time.Since(begin))
 		}
 	})
+}
+
+// A condition that is missing is reported with those that are True, which often have the reason.
+func TestConditionTrue(t *testing.T) {
+	for _, tt := range []struct{ conditions, want string }{
+		{`{"type":"Ready","status":"True"}`, ""},
+		{`{"type":"Ready","status":"False","message":"no"}`, "the condition Ready is False: no"},
+		{`{"type":"Ready","status":"True","observedGeneration":1}`, "the condition Ready is that of generation 1, not 2"},
+		{
+			`{"type":"Failed","status":"True","message":"it exists"},{"type":"Old","status":"False"},{"type":"On","status":"True"}`,
+			"there is no condition Ready; Failed is True: it exists; On is True",
+		},
+	} {
+		obj := &unstructured.Unstructured{}
+		text := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"default","generation":2},` +
+			`"status":{"conditions":[` + tt.conditions + `]}}`
+		if err := obj.UnmarshalJSON([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := conditionTrue(obj, "Ready"); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s leads to %q, want %q", tt.conditions, got, tt.want)
+		}
+	}
 }
 
 // A repetition with the same idempotency key counts once; calls without a key count each.

@@ -91,10 +91,25 @@ func (r *Run) conditionTrue(object, conditionType string) error {
 	if u == nil {
 		return fmt.Errorf("%s does not exist", object)
 	}
+	return conditionTrue(u, conditionType)
+}
+
+// conditionTrue returns nil if the condition is True, for the present generation if it names one.
+func conditionTrue(u *unstructured.Unstructured, conditionType string) error {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	others := ""
 	for _, c := range conditions {
 		m, ok := c.(map[string]any)
-		if !ok || m["type"] != conditionType {
+		if !ok {
+			continue
+		}
+		if m["type"] != conditionType {
+			if m["status"] == "True" {
+				others += fmt.Sprintf("; %v is True", m["type"])
+				if text, ok := m["message"].(string); ok && text != "" {
+					others += ": " + text
+				}
+			}
 			continue
 		}
 		if g, ok := m["observedGeneration"].(int64); ok && g < u.GetGeneration() {
@@ -105,5 +120,5 @@ func (r *Run) conditionTrue(object, conditionType string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("there is no condition %s", conditionType)
+	return fmt.Errorf("there is no condition %s%s", conditionType, others)
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -10,8 +11,10 @@ import (
 	"syscall"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 )
@@ -249,15 +252,33 @@ func (w *wire) send(r *http.Request, actor string, m engine.Moment, after *engin
 	defer func() { <-w.turn }()
 	w.rec.begin(actor, m)
 	resp, err := send(r)
-	status, text := 0, ""
+	status, reason, text := 0, "", ""
 	if err == nil {
-		status = resp.StatusCode
+		status, reason = resp.StatusCode, reasonOf(resp)
 	}
 	if after != nil {
 		text = after.String()
 	}
-	w.rec.end(status, text)
+	w.rec.end(status, reason, text)
 	return resp, err
+}
+
+// reasonOf returns the message of an answer that refuses a write, and "" for other answers.
+func reasonOf(resp *http.Response) string {
+	if resp.StatusCode < http.StatusBadRequest {
+		return ""
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil {
+		return ""
+	}
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if status, ok := obj.(*metav1.Status); ok && err == nil {
+		return status.Message
+	}
+	return ""
 }
 
 // delayOf returns a time between 1 and 5 ms that follows from the seed and a text.

@@ -99,6 +99,9 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	}, s.Steps)
 	cancel()
 	<-done
+	for _, gap := range others.Gaps() {
+		out.Warnings = append(out.Warnings, "not modelled: "+gap)
+	}
 	out.Warnings = append(out.Warnings, "not modelled: admission and authorization",
 		"virtual time begins at "+Date.Format(time.RFC3339))
 	return out, err

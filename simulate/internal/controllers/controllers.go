@@ -89,6 +89,9 @@ func (c *Controllers) Idle() bool {
 	return true
 }
 
+// Gaps returns what objects have asked for and the stand-ins do not have, sorted. It may be called after Run.
+func (c *Controllers) Gaps() []string { return slices.Sorted(maps.Keys(c.world.gaps)) }
+
 // Run works until ctx ends, in the calling goroutine. It may be called once. It returns nil when ctx ends.
 func (c *Controllers) Run(ctx context.Context) error {
 	defer c.api.close()

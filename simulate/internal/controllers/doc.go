@@ -39,8 +39,8 @@
 //   - The contents of a namespace are deleted one by one, not by deletecollection.
 //   - Template hashes and revision names are computed in another way.
 //   - StatefulSets and DaemonSets have no ControllerRevisions. The templates of old revisions are kept in memory.
-//   - Jobs: neither indexed completion nor policies for pod failure and success; the back-off counts only pods that
-//     exist.
+//   - Jobs: no policies for pod failure and success; no pods if there is a limit of failures per index; the back-off
+//     counts only pods that exist.
 //   - Endpoints objects, which EndpointSlices replace, are not kept, and only IPv4 addresses are.
 //   - CronJobs, HorizontalPodAutoscalers, disruption budgets, quotas, token Secrets and certificates are not
 //     simulated.

@@ -32,14 +32,18 @@ type jobRun struct {
 	active            []*object
 	ready             int32
 	terminating       int32
-	succeeded, failed int32 // with the pods that the status does not count yet
+	succeeded, failed int32        // with the pods that the status does not count yet
+	indexes           map[int]bool // that have succeeded, of an indexed Job
 }
 
-// runJob is the controller of Jobs that are not indexed. It follows syncJob of the real one.
+// runJob is the controller of Jobs. It follows syncJob of the real one.
 func runJob(w *world, o *object) decision {
 	job := as[batchv1.Job](o)
-	if job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName ||
-		job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion {
+	if job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName {
+		return decision{}
+	}
+	w.noteJobGaps(job)
+	if job.Spec.BackoffLimitPerIndex != nil {
 		return decision{}
 	}
 	if end := jobEnd(job); end != nil {
@@ -50,6 +54,19 @@ func runJob(w *world, o *object) decision {
 		return send(adopt)
 	}
 	return r.decide()
+}
+
+// noteJobGaps notes the fields of a Job that have no effect here.
+func (w *world) noteJobGaps(job *batchv1.Job) {
+	if job.Spec.BackoffLimitPerIndex != nil {
+		w.gaps["jobs.batch with backoffLimitPerIndex have no pods"] = true
+	}
+	if job.Spec.PodFailurePolicy != nil {
+		w.gaps["podFailurePolicy of jobs.batch has no effect"] = true
+	}
+	if job.Spec.SuccessPolicy != nil {
+		w.gaps["successPolicy of jobs.batch has no effect"] = true
+	}
 }
 
 // jobEnd returns the condition of a Job that has ended; nil if it has not.
@@ -114,6 +131,10 @@ func (r *jobRun) count() *request {
 			r.failed++
 		}
 	}
+	if isIndexed(r.job) {
+		r.countIndexes()
+		r.succeeded = int32(len(r.indexes))
+	}
 	return nil
 }
 
@@ -122,11 +143,16 @@ func (r *jobRun) isFailed(p *object) bool {
 	switch phase := as[corev1.Pod](p).Status.Phase; {
 	case phase == corev1.PodFailed:
 		return true
-	case r.job.Spec.PodReplacementPolicy != nil && *r.job.Spec.PodReplacementPolicy == batchv1.Failed:
+	case r.replacesOnlyFailed():
 		return false
 	default:
 		return p.isDeleted && phase != corev1.PodSucceeded
 	}
+}
+
+// replacesOnlyFailed reports whether a pod that is being deleted keeps its place until it has ended.
+func (r *jobRun) replacesOnlyFailed() bool {
+	return r.job.Spec.PodReplacementPolicy != nil && *r.job.Spec.PodReplacementPolicy == batchv1.Failed
 }
 
 func (r *jobRun) isSuspended() bool { return r.job.Spec.Suspend != nil && *r.job.Spec.Suspend }
@@ -275,10 +301,15 @@ func (r *jobRun) manage() ([]*request, time.Time) {
 	default:
 		want = max(0, min(want, r.completions()-r.succeeded))
 	}
+	if isIndexed(r.job) {
+		if p := r.superfluous(); p != nil {
+			return withdraw(p), time.Time{}
+		}
+	}
 	if n > want {
 		return withdraw(slices.MinFunc(r.active, deletedFirst)), time.Time{}
 	}
-	if p := r.job.Spec.PodReplacementPolicy; p != nil && *p == batchv1.Failed {
+	if r.replacesOnlyFailed() {
 		n += r.terminating
 	}
 	if n >= want {
@@ -294,6 +325,9 @@ func (r *jobRun) manage() ([]*request, time.Time) {
 	}
 	pod.Labels[batchv1.ControllerUidLabel], pod.Labels["controller-uid"] = string(r.o.uid), string(r.o.uid)
 	pod.Labels[batchv1.JobNameLabel], pod.Labels["job-name"] = r.o.name, r.o.name
+	if isIndexed(r.job) {
+		setIndex(pod, r.o.name, r.pendingIndex())
+	}
 	return []*request{createPod(pod)}, time.Time{}
 }
 
@@ -379,7 +413,7 @@ func (r *jobRun) track(isEnding bool) *request {
 		}
 		switch hasSucceeded := as[corev1.Pod](p).Status.Phase == corev1.PodSucceeded; {
 		case hasSucceeded && !slices.Contains(u.Failed, p.uid):
-			if !slices.Contains(u.Succeeded, p.uid) {
+			if !isIndexed(r.job) && !slices.Contains(u.Succeeded, p.uid) {
 				u.Succeeded = append(u.Succeeded, p.uid)
 			}
 		case r.isFailed(p) || isEnding && r.condition(batchv1.JobFailureTarget) != nil:
@@ -390,6 +424,9 @@ func (r *jobRun) track(isEnding bool) *request {
 			continue
 		}
 		first = cmp.Or(first, withoutFinalizer(p, batchv1.JobTrackingFinalizer))
+	}
+	if isIndexed(r.job) {
+		s.Succeeded, s.CompletedIndexes = r.succeeded, formatIndexes(r.indexes)
 	}
 	return first
 }

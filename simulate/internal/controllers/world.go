@@ -97,6 +97,7 @@ type world struct {
 	kinds   map[schema.GroupKind]scope
 	blocked map[key]bool // dependents of owners of kinds that are not served
 	history map[types.UID]*templates
+	gaps    map[string]bool // what objects have asked for and the controllers do not have
 }
 
 // scope is what is known about a kind.
@@ -106,7 +107,7 @@ func newWorld() *world {
 	return &world{
 		tables: map[string]table{}, byUID: map[types.UID]*object{}, owned: map[types.UID]map[*object]bool{},
 		kinds: map[schema.GroupKind]scope{}, blocked: map[key]bool{},
-		history: map[types.UID]*templates{},
+		history: map[types.UID]*templates{}, gaps: map[string]bool{},
 	}
 }
 

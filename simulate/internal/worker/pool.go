@@ -72,8 +72,12 @@ func (p *Pool) Play(ctx context.Context, plan engine.Plan, want *engine.Want) (*
 	}
 	out, err := c.play(ctx, order{Plan: plan, Want: want})
 	var own *playError
-	if c.played++; c.played >= reuse || c.last || err != nil && !errors.As(err, &own) {
+	fails := out != nil && len(plan.Faults) == 0 && (out.Stuck != nil || !out.Quiet)
+	if c.played++; c.played >= reuse || c.last || fails || err != nil && !errors.As(err, &own) {
 		c.end()
+		if fails {
+			out.Output = c.tail.String()
+		}
 		c = nil
 	}
 	p.idle <- c

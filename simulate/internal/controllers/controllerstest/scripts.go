@@ -184,6 +184,13 @@ func (s *Session) job(name string, annotations map[string]string, change func(j 
 	s.check(err)
 }
 
+func (s *Session) indexedJob(name string, completions, parallelism int32, annotations map[string]string) {
+	s.job(name, annotations, func(j *batchv1.Job) {
+		j.Spec.CompletionMode = new(batchv1.IndexedCompletion)
+		j.Spec.Completions, j.Spec.Parallelism = &completions, &parallelism
+	})
+}
+
 func (s *Session) patchJob(name, patch string) {
 	_, err := s.BatchV1().Jobs(s.Namespace).Patch(s.Ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	s.check(err)
@@ -364,6 +371,16 @@ func Scripts() []Script {
 						metav1.DeleteOptions{PropagationPolicy: &background}))
 				}
 			},
+		}},
+		{"IndexedJob", []func(s *Session){
+			func(s *Session) {
+				s.indexedJob("done", 4, 2, nil)
+				s.indexedJob("fails", 1, 1, map[string]string{simnode.ExitCode: "1"})
+				s.indexedJob("runs", 2, 2, map[string]string{simnode.RunFor: "1h"})
+			},
+			func(s *Session) { s.patchJob("runs", `{"spec":{"parallelism":3,"completions":3}}`) },
+			func(s *Session) { s.patchJob("runs", `{"spec":{"parallelism":1,"completions":1}}`) },
+			func(s *Session) { s.patchJob("runs", `{"spec":{"suspend":true}}`) },
 		}},
 		{"DaemonSet", []func(s *Session){
 			func(s *Session) {
