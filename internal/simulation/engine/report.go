@@ -34,7 +34,13 @@ func ParsePlan(text string) (Plan, error) {
 func Text(r *Report, n Names) string {
 	var b strings.Builder
 	for i, f := range r.Findings {
-		writeFinding(&b, i+1, f, n)
+		fmt.Fprintf(&b, "simulate: finding %d (%s, shown by %d of %d replays)\n", i+1, f.Symptoms[0].Verdict, f.Shown, f.Of)
+		writeFinding(&b, f, n)
+	}
+	for i, f := range r.Suspicions {
+		fmt.Fprintf(&b, "simulate: suspicion %d (%s, not confirmed before the end: shown by %d of %d replays)\n", i+1,
+			f.Symptoms[0].Verdict, f.Shown, f.Of)
+		writeFinding(&b, f, n)
 	}
 	pairs := ""
 	if r.Pairs > 0 {
@@ -57,6 +63,7 @@ func Text(r *Report, n Names) string {
 		fmt.Fprintf(&b, "    %s\n", text)
 	}
 	line(r.Otherwise, "schedules took another course to the same end")
+	line(len(r.Suspicions), "suspicions could not be confirmed before the end, and are not findings")
 	line(r.Unconfirmed, "suspicions did not repeat and are not findings")
 	line(r.FailedCount, "schedules could not be judged:")
 	for _, text := range r.Failed {
@@ -80,10 +87,8 @@ func number(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func writeFinding(b *strings.Builder, number int, f Finding, n Names) {
-	first := f.Symptoms[0]
-	fmt.Fprintf(b, "simulate: finding %d (%s, shown by %d of %d replays)\n", number, first.Verdict, f.Shown, f.Of)
-	fmt.Fprintf(b, "  %s\n", indent(first.Text))
+func writeFinding(b *strings.Builder, f Finding, n Names) {
+	fmt.Fprintf(b, "  %s\n", indent(f.Symptoms[0].Text))
 	for _, s := range f.Symptoms[1:min(len(f.Symptoms), 4)] {
 		fmt.Fprintf(b, "  also: %s\n", indent(s.Text))
 	}
@@ -95,6 +100,9 @@ func writeFinding(b *strings.Builder, number int, f Finding, n Names) {
 	}
 	for _, fault := range f.Plan.Faults {
 		fmt.Fprintf(b, "  fault:  %s\n", fault)
+	}
+	if f.Unshrunk {
+		fmt.Fprintf(b, "  note:   the search ended before it could look for fewer faults and a shorter workload\n")
 	}
 	course(b, f)
 	if n.Replay != nil {

@@ -66,6 +66,9 @@ func Play(ctx context.Context, o Options, s engine.Options, plan *engine.Plan) (
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := d.planes.started(ctx); err != nil { // its build is no part of the time of the search
+		return nil, err
+	}
 	s.Workers, s.Late = 1, late
 	return engine.Play(ctx, d, s, plan)
 }

@@ -182,6 +182,7 @@ func followed(res apiserver.Resource) bool {
 
 // supply prepares control planes before they are needed: while one is in use, the next one starts.
 type supply struct {
+	first  chan struct{} // closed when the first one has started, or could not start
 	ready  chan prepared
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -194,11 +195,15 @@ type prepared struct {
 
 func newSupply(crds []*unstructured.Unstructured, progress io.Writer) *supply {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &supply{ready: make(chan prepared), cancel: cancel, done: make(chan struct{})}
+	s := &supply{
+		first: make(chan struct{}), ready: make(chan prepared), cancel: cancel, done: make(chan struct{}),
+	}
 	go func() {
 		defer close(s.done)
+		started := sync.OnceFunc(func() { close(s.first) })
 		for ctx.Err() == nil {
 			p, err := newPlane(ctx, crds, progress)
+			started()
 			select {
 			case s.ready <- prepared{p, err}:
 			case <-ctx.Done():
@@ -209,6 +214,16 @@ func newSupply(crds []*unstructured.Unstructured, progress io.Writer) *supply {
 		}
 	}()
 	return s
+}
+
+// started waits until the first control plane has started, or could not start.
+func (s *supply) started(ctx context.Context) error {
+	select {
+	case <-s.first:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // take returns a control plane that the caller has to close.
