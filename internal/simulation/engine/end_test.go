@@ -82,7 +82,7 @@ func TestSearchTime(t *testing.T) {
 		{"the finding is shrunk in time", false, 20 * minute, 0, 15 * minute, "", []string{
 			"is lost\n  course:",
 		}},
-		{"there is no overtime after the deadline", false, 0, 6 * minute, 6 * minute, "", []string{
+		{"there is no overtime after the deadline", false, 0, 6*minute + 30*time.Second, 6*minute + 30*time.Second, "", []string{
 			"simulate: suspicion 1 (other end, not confirmed before the end: shown by 1 of 1 replays)",
 		}},
 	} {

@@ -22,7 +22,7 @@ func (s *search) follow(ctx context.Context, ref *Reference, p Plan, out *Outcom
 		return
 	case !repeats:
 		f := s.finding(ref, p, out, symptom)
-		f.Shown, f.Of, f.Unshrunk = shown, of, true
+		f.Shown, f.Of = shown, of
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.report.Suspicions = append(s.report.Suspicions, f)

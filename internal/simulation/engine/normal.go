@@ -50,12 +50,20 @@ func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructu
 	if _, known := n.exact[uid]; !known {
 		n.exact[uid] = "<uid of " + n.Ref(res, obj.GetNamespace(), obj.GetName()) + ">"
 	}
+	if res == configMaps && obj.GetName() == "kube-root-ca.crt" {
+		if ca, _, _ := unstructured.NestedString(obj.Object, "data", "ca.crt"); ca != "" {
+			n.exact[ca] = "<certificates of the cluster>"
+		}
+	}
 	for _, path := range addresses[res] {
 		if ip, _, _ := unstructured.NestedString(obj.Object, path...); ip != "" && ip != "None" {
 			n.exact[ip] = "<address of " + n.Ref(res, obj.GetNamespace(), obj.GetName()) + ">"
 		}
 	}
 }
+
+// configMaps have the certificates of the cluster, one in each namespace.
+var configMaps = schema.GroupResource{Resource: "configmaps"}
 
 // addresses holds the fields in which the cluster assigns an address. Others copy it into their own objects.
 var addresses = map[schema.GroupResource][][]string{
@@ -136,6 +144,9 @@ func observed(seen, generation int64) string {
 	return "<outdated>"
 }
 
+// tokenVolume and five random characters are the name of the volume that the API server adds to a pod.
+const tokenVolume = "kube-api-access-"
+
 // text replaces a time, an address, and uids and generated names within a string.
 func (n *Normalizer) text(s string) string {
 	if isTime(s) {
@@ -143,6 +154,9 @@ func (n *Normalizer) text(s string) string {
 	}
 	if text, ok := n.exact[s]; ok {
 		return text
+	}
+	if strings.HasPrefix(s, tokenVolume) && len(s) == len(tokenVolume)+5 {
+		return tokenVolume + "*"
 	}
 	s = n.withoutUIDs(s)
 	if len(n.names) > 0 && len(s) > 1 {
