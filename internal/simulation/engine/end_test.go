@@ -61,7 +61,7 @@ func TestSearchTime(t *testing.T) {
 	}{
 		{
 			"the runs without faults take too long", false, 2 * minute, 0, 2 * minute,
-			"could not be judged: the runs without faults did not end within the time of the search, 2m0s", nil,
+			"could not be judged: the runs without faults did not end in 2m0s: the time of the search has ended", nil,
 		},
 		{"a schedule in progress ends", true, 3*minute + 30*time.Second, 0, 4 * minute, "", []string{
 			"simulate: 0 findings in 1 schedule ", "\n  1 single faults were not played: the time ",
@@ -140,5 +140,18 @@ func TestSearchInterrupted(t *testing.T) {
 				t.Errorf("%s: the finding seems to be shrunk", tt.reason)
 			}
 		})
+	}
+}
+
+// The first run without faults that does not work ends the others, and is what the error is about.
+func TestFirstFailure(t *testing.T) {
+	played := 0
+	d := driverFunc(func(Plan) (*Outcome, error) {
+		played++
+		return &Outcome{Stuck: &Stuck{Name: "await", Reason: fmt.Sprint("no ", played)}}, nil
+	})
+	_, err := Search(t.Context(), d, Options{Steps: 1})
+	if fmt.Sprint(err) != "could not be judged: without faults, step 1, await, was not reached: no 1" || played != 1 {
+		t.Errorf("after %d runs the error is %v", played, err)
 	}
 }

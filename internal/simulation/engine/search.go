@@ -189,8 +189,8 @@ func (s *search) comparison(ctx context.Context) (*Reference, error) {
 	s.announce("the workload is being played without faults")
 	ref, err := s.reference(ctx, 0, nil)
 	if errors.Is(err, errTime) {
-		return nil, &NotJudgedError{fmt.Sprintf("the runs without faults did not end within the time of the search, %s",
-			s.end.Sub(s.start).Round(time.Second))}
+		return nil, &NotJudgedError{fmt.Sprintf("the runs without faults did not end in %s: %v",
+			s.end.Sub(s.start).Round(time.Second), err)}
 	}
 	return ref, err
 }
@@ -265,36 +265,53 @@ func (s *search) reference(ctx context.Context, steps int, known *Plan) (*Refere
 	return ref, nil
 }
 
-// without plays a plan without faults several times, each time with another seed.
+// without plays a plan without faults several times, each time with another seed. It ends at the first run that does
+// not work, since the others would not either.
 func (s *search) without(ctx context.Context, p Plan) ([]*Outcome, error) {
+	all, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var failed sync.Once
+	var failure error
 	runs := make([]*Outcome, references)
-	errs := make([]error, references)
 	s.parallel(references, func(i int) {
+		if all.Err() != nil {
+			return
+		}
 		p := p
 		p.Seed += uint64(i)
-		runs[i], errs[i] = s.driver.Play(ctx, p, nil)
-	})
-	for _, err := range errs {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if err != nil {
-			return nil, &NotJudgedError{"without faults: " + err.Error()}
-		}
-	}
-	for _, run := range runs {
+		out, err := s.driver.Play(all, p, nil)
 		switch {
-		case len(run.Exits) > 0:
-			return nil, &NotJudgedError{"without faults: " + run.Exits[0]}
-		case run.Stuck != nil:
-			return nil, &NotJudgedError{fmt.Sprintf("without faults, step %d, %s, was not reached: %s",
-				run.Stuck.Step+1, run.Stuck.Name, run.Stuck.Reason)}
-		case !run.Quiet && len(run.Busy) == 0:
-			return nil, &NotJudgedError{"the workload never settles without faults; these objects keep changing: " +
-				lastChanges(run.Trace)}
+		case err == nil:
+			err = works(out)
+		case ctx.Err() == nil:
+			err = &NotJudgedError{"without faults: " + err.Error()}
+		case !errors.Is(err, context.Cause(ctx)):
+			err = context.Cause(ctx)
 		}
+		if runs[i] = out; err != nil {
+			failed.Do(func() { failure = err })
+			cancel()
+		}
+	})
+	if failure == nil && ctx.Err() != nil {
+		failure = context.Cause(ctx)
 	}
-	return runs, nil
+	return runs, failure
+}
+
+// works returns why a run without faults cannot be a reference, or nil.
+func works(run *Outcome) error {
+	switch {
+	case len(run.Exits) > 0:
+		return &NotJudgedError{"without faults: " + run.Exits[0]}
+	case run.Stuck != nil:
+		return &NotJudgedError{fmt.Sprintf("without faults, step %d, %s, was not reached: %s",
+			run.Stuck.Step+1, run.Stuck.Name, run.Stuck.Reason)}
+	case !run.Quiet && len(run.Busy) == 0:
+		return &NotJudgedError{"the workload never settles without faults; these objects keep changing: " +
+			lastChanges(run.Trace)}
+	}
+	return nil
 }
 
 // faultless returns what is wrong without any fault.

@@ -66,7 +66,7 @@ func Play(ctx context.Context, o Options, s engine.Options, plan *engine.Plan) (
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := d.planes.started(ctx); err != nil { // its build is no part of the time of the search
+	if err := d.planes.started(ctx); err != nil { // this may be a build, which is no part of the time of the search
 		return nil, err
 	}
 	s.Workers, s.Late = 1, late
@@ -147,14 +147,16 @@ func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*e
 	if err == nil {
 		err = plane.follower.failure()
 	}
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	if err == nil && out.Stuck != nil && want == nil {
 		if requests.Load() == 0 {
 			out.Stuck.Reason += "\nthe subject has sent no request to the API server at $KUBECONFIG"
 		}
 		out.Stuck.Reason += printed.String()
+	}
+	if err == nil && ctx.Err() != nil {
+		if err = context.Cause(ctx); out.Stuck != nil {
+			err = fmt.Errorf("%w: step %d, %s, was not reached: %s", err, out.Stuck.Step+1, out.Stuck.Name, out.Stuck.Reason)
+		}
 	}
 	return out, err
 }

@@ -182,7 +182,7 @@ func followed(res apiserver.Resource) bool {
 
 // supply prepares control planes before they are needed: while one is in use, the next one starts.
 type supply struct {
-	first  chan struct{} // closed when the first one has started, or could not start
+	first  chan error // of the start of the first one
 	ready  chan prepared
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -196,14 +196,16 @@ type prepared struct {
 func newSupply(crds []*unstructured.Unstructured, progress io.Writer) *supply {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &supply{
-		first: make(chan struct{}), ready: make(chan prepared), cancel: cancel, done: make(chan struct{}),
+		first: make(chan error, 1), ready: make(chan prepared), cancel: cancel, done: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.done)
-		started := sync.OnceFunc(func() { close(s.first) })
 		for ctx.Err() == nil {
 			p, err := newPlane(ctx, crds, progress)
-			started()
+			select {
+			case s.first <- err:
+			default: // only the first one is read
+			}
 			select {
 			case s.ready <- prepared{p, err}:
 			case <-ctx.Done():
@@ -216,11 +218,11 @@ func newSupply(crds []*unstructured.Unstructured, progress io.Writer) *supply {
 	return s
 }
 
-// started waits until the first control plane has started, or could not start.
+// started waits until the first control plane has started. It returns the error of the start.
 func (s *supply) started(ctx context.Context) error {
 	select {
-	case <-s.first:
-		return nil
+	case err := <-s.first:
+		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
