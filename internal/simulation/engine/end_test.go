@@ -16,7 +16,8 @@ type slow struct {
 	at    int
 	call  func()
 
-	played int
+	unfinished *Outcome // of a run that is cut off
+	played     int
 }
 
 func (d *slow) Play(ctx context.Context, p Plan, _ *Want) (*Outcome, error) {
@@ -26,7 +27,7 @@ func (d *slow) Play(ctx context.Context, p Plan, _ *Want) (*Outcome, error) {
 	select {
 	case <-time.After(time.Minute):
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return d.unfinished, context.Cause(ctx)
 	}
 	out := &Outcome{End: state("pods/default/a=1"), Quiet: true, Reached: make([]bool, len(p.Faults))}
 	for n := range 2 {
@@ -153,5 +154,29 @@ func TestFirstFailure(t *testing.T) {
 	_, err := Search(t.Context(), d, Options{Steps: 1})
 	if fmt.Sprint(err) != "could not be judged: without faults, step 1, await, was not reached: no 1" || played != 1 {
 		t.Errorf("after %d runs the error is %v", played, err)
+	}
+}
+
+// If the time ends in a run without faults, the error says what that has not reached.
+func TestUnfinished(t *testing.T) {
+	for _, tt := range []struct {
+		out  *Outcome
+		want string
+	}{
+		{nil, ""},
+		{&Outcome{Stuck: &Stuck{Step: 1, Name: "await", Reason: "no"}}, ": step 2, await, was not reached: no"},
+		{
+			&Outcome{Trace: []Event{{Changed: Moment{Verb: Change, Object: "pods/default/a"}}}},
+			": the workload has not settled; these objects changed last: pods/default/a",
+		},
+		{&Outcome{Quiet: true}, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, err := Search(t.Context(), &slow{unfinished: tt.out}, lossy(time.Second))
+			const begin = "could not be judged: the runs without faults did not end in 1s: the time of the search has ended"
+			if fmt.Sprint(err) != begin+tt.want {
+				t.Errorf("the error is %v\nwant %s%s", err, begin, tt.want)
+			}
+		})
 	}
 }

@@ -285,8 +285,8 @@ func (s *search) without(ctx context.Context, p Plan) ([]*Outcome, error) {
 			err = works(out)
 		case ctx.Err() == nil:
 			err = &NotJudgedError{"without faults: " + err.Error()}
-		case !errors.Is(err, context.Cause(ctx)):
-			err = context.Cause(ctx)
+		default:
+			err = fmt.Errorf("%w%s", context.Cause(ctx), unfinished(out))
 		}
 		if runs[i] = out; err != nil {
 			failed.Do(func() { failure = err })
@@ -312,6 +312,19 @@ func works(run *Outcome) error {
 			lastChanges(run.Trace)}
 	}
 	return nil
+}
+
+// unfinished returns what a run without faults has not reached when its context ended. out may be nil.
+func unfinished(out *Outcome) string {
+	switch {
+	case out == nil:
+		return ""
+	case out.Stuck != nil:
+		return fmt.Sprintf(": step %d, %s, was not reached: %s", out.Stuck.Step+1, out.Stuck.Name, out.Stuck.Reason)
+	case !out.Quiet:
+		return ": the workload has not settled; these objects changed last: " + lastChanges(out.Trace)
+	}
+	return ""
 }
 
 // faultless returns what is wrong without any fault.

@@ -154,9 +154,7 @@ func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*e
 		out.Stuck.Reason += printed.String()
 	}
 	if err == nil && ctx.Err() != nil {
-		if err = context.Cause(ctx); out.Stuck != nil {
-			err = fmt.Errorf("%w: step %d, %s, was not reached: %s", err, out.Stuck.Step+1, out.Stuck.Name, out.Stuck.Reason)
-		}
+		err = context.Cause(ctx)
 	}
 	return out, err
 }
