@@ -39,7 +39,7 @@ const planVariable = "FAIRLEAD_SIMULATE_PLAN"
 
 const (
 	defaultUntil = 2 * time.Minute
-	liveUntil    = 5 * time.Minute // of a program
+	liveUntil    = 5 * time.Minute  // of a program
 	reserve      = 15 * time.Second // before the deadline of the test, for the report
 )
 

@@ -70,14 +70,11 @@ func TestSearchTime(t *testing.T) {
 		{"the search ends after all schedules", true, 10 * minute, 0, 6 * minute, "", []string{
 			"simulate: 0 findings in 3 schedules, 1 of them with two faults ",
 		}},
-		{"the overtime ends in the confirmation", false, 4*minute + 30*time.Second, 0, 6*minute + 30*time.Second, "", []string{
-			"simulate: suspicion 1 (other end, not confirmed before the end: shown by 1 of 1 replays)\n  pods/default/a: value is",
+		{"the overtime ends after two replays", false, 4*minute + 30*time.Second, 0, 7*minute + 30*time.Second, "", []string{
+			"simulate: suspicion 1 (other end, not confirmed before the end: shown by 2 of 2 replays)\n  pods/default/a: value",
 			"replay: again {", "\n  1 suspicions could not be confirmed before the end, and are not findings",
 		}},
-		{"two replays suffice in the overtime", false, 7 * minute, 0, 9 * minute, "", []string{
-			"simulate: suspicion 1 (other end, not confirmed before the end: shown by 2 of 2 replays)",
-		}},
-		{"the overtime ends after the confirmation", false, 10 * minute, 0, 11 * minute, "", []string{
+		{"the time ends in the confirmation", false, 10 * minute, 0, 11 * minute, "", []string{
 			"simulate: finding 1 (other end, shown by 3 of 3 replays)", "note:   the search ended before it could look",
 		}},
 		{"the finding is shrunk in time", false, 20 * minute, 0, 15 * minute, "", []string{

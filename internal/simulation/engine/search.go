@@ -16,8 +16,9 @@ const (
 	confirmed   = 2 // of these replays must show the symptom
 	maxFindings = 5
 	maxLines    = 10 // of the report about one subject
-	// overtime is how long a schedule in progress, and the confirmation of what it shows, may go on after Until.
-	overtime = 2 * time.Minute
+	// overtime is how long a schedule in progress, and the confirmation of what it shows, may go on after Until. It is
+	// enough for two replays in which a program gets stuck, and three runs without faults.
+	overtime = 3 * time.Minute
 )
 
 // errTime is the cause of the end of a run that the time of its search did not suffice for.
@@ -28,7 +29,7 @@ type Options struct {
 	Seed      uint64
 	Schedules int // largest number of schedules with faults; 0: no bound
 	// Until bounds a search, with the runs without faults; 0: no bound. Later, no new schedule begins, and only what is
-	// in progress goes on for two minutes more: a schedule, and the confirmation of what it shows. A replay has no bound.
+	// in progress goes on for three minutes more: a schedule, and the confirmation of what it shows. A replay has no bound.
 	Until    time.Duration
 	Deadline time.Time   // all ends before it; zero: none
 	Faults   []FaultKind // default: all, in the order of Classes

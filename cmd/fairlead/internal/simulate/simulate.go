@@ -61,7 +61,7 @@ of kubectl wait:
 	  for: delete
 
 The time of --for begins when the first control plane has started, and covers the runs without faults, the search,
-and the runs that confirm and shrink what it finds. Later, only what is in progress goes on for two minutes more: a
+and the runs that confirm and shrink what it finds. Later, only what is in progress goes on for three minutes more: a
 schedule, and the confirmation of what it shows. The report names a suspicion that could not be confirmed by then,
 and a finding that could not be shrunk. Ctrl-C shows the report so far.
 
