@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// slow is a driver of which each run takes a minute. Its subject makes two writes. It ends otherwise if two steps of the
-// workload are played, and the answer to the second write is lost. At the run with number at it calls call.
+// slow is a driver of which each run takes a minute. Its subject makes two writes. It ends otherwise if two steps of
+// the workload are played, and the answer to the second write is lost. At the run with number at it calls call.
 type slow struct {
 	sound bool // there is no bug
 	at    int
@@ -80,7 +80,7 @@ func TestSearchTime(t *testing.T) {
 		{"the finding is shrunk in time", false, 20 * minute, 0, 15 * minute, "", []string{
 			"is lost\n  course:",
 		}},
-		{"there is no overtime after the deadline", false, 0, 6*minute + 30*time.Second, 6*minute + 30*time.Second, "", []string{
+		{"the deadline has no overtime", false, 0, 6*minute + 30*time.Second, 6*minute + 30*time.Second, "", []string{
 			"simulate: suspicion 1 (other end, not confirmed before the end: shown by 1 of 1 replays)",
 		}},
 	} {
