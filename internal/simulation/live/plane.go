@@ -35,6 +35,9 @@ type plane struct {
 // settled is how long a new control plane must change nothing before it is used.
 const settled = 500 * time.Millisecond
 
+// listed is how long the API server may take to list the kind of an established definition.
+const listed = time.Minute
+
 // newPlane starts a control plane. ctx bounds the start.
 func newPlane(ctx context.Context, crds []*unstructured.Unstructured, progress io.Writer) (*plane, error) {
 	c, err := cluster.Start(ctx, cluster.Options{ControllerManager: true, Kubelet: true, Progress: progress})
@@ -65,7 +68,7 @@ func (p *plane) prepare(ctx, follow context.Context, crds []*unstructured.Unstru
 	if err := install(ctx, client, crds); err != nil {
 		return err
 	}
-	if p.resources, err = served(p.config); err != nil {
+	if p.resources, err = servedWith(ctx, p.config, crds); err != nil {
 		return err
 	}
 	p.follower = newFollower(client)
@@ -136,6 +139,39 @@ func condition(u *unstructured.Unstructured, of string) (status, message string)
 		}
 	}
 	return status, message
+}
+
+// servedWith returns the resources of an API server when the definitions are among them. A definition is established
+// before the API server lists its kind.
+func servedWith(ctx context.Context, cfg *rest.Config, crds []*unstructured.Unstructured) ([]apiserver.Resource, error) {
+	limit := time.NewTimer(listed)
+	defer limit.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		all, err := served(cfg)
+		if err != nil {
+			return nil, err
+		}
+		missing := slices.IndexFunc(crds, func(crd *unstructured.Unstructured) bool { return !lists(all, crd) })
+		if missing < 0 {
+			return all, nil
+		}
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			return nil, fmt.Errorf("the API server does not serve the CustomResourceDefinition %s", crds[missing].GetName())
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// lists reports whether the resource of a definition is among the others.
+func lists(all []apiserver.Resource, crd *unstructured.Unstructured) bool {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+	return slices.ContainsFunc(all, func(r apiserver.Resource) bool { return r.Group == group && r.Resource == plural })
 }
 
 // served returns the resources of an API server in their preferred versions.
