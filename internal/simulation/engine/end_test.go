@@ -65,14 +65,14 @@ func TestSearchTime(t *testing.T) {
 			"could not be judged: the runs without faults did not end in 2m0s: the time of the search has ended", nil,
 		},
 		{"a schedule in progress ends", true, 3*minute + 30*time.Second, 0, 4 * minute, "", []string{
-			"simulate: 0 findings in 1 schedule ", "\n  1 single faults were not played: the time ",
+			"simulate: 0 findings in 1 schedule ", "\n  1 single fault was not played: the time ",
 		}},
 		{"the search ends after all schedules", true, 10 * minute, 0, 6 * minute, "", []string{
 			"simulate: 0 findings in 3 schedules, 1 of them with two faults ",
 		}},
 		{"the overtime ends after two replays", false, 4*minute + 30*time.Second, 0, 7*minute + 30*time.Second, "", []string{
 			"simulate: suspicion 1 (other end, not confirmed before the end: shown by 2 of 2 replays)\n  pods/default/a: value",
-			"replay: again {", "\n  1 suspicions could not be confirmed before the end, and are not findings",
+			"replay: again {", "\n  1 suspicion could not be confirmed before the end: no finding yet",
 		}},
 		{"the time ends in the confirmation", false, 10 * minute, 0, 11 * minute, "", []string{
 			"simulate: finding 1 (other end, shown by 3 of 3 replays)", "note:   the search ended before it could look",

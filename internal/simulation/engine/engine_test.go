@@ -243,7 +243,7 @@ func TestTextHidesNothing(t *testing.T) {
 		t.Fatalf("the report is %+v, error %v", r, err)
 	}
 	for _, want := range []string{
-		"\n  1 objects and fields are not compared, since they differ without faults:\n    pods/default/noise value\n",
+		"\n  1 object or field is not compared, since the runs without faults differ there:\n    pods/default/noise value\n",
 		"schedules did not come to the moment of their fault:\n    the answer to the 1st update of pods/default/a is lost\n",
 		"\n  not modelled: gravity",
 	} {

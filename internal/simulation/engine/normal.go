@@ -90,8 +90,11 @@ func (n *Normalizer) Object(obj *unstructured.Unstructured) map[string]any {
 	} {
 		delete(meta, k)
 	}
-	if annotations, ok := meta["annotations"].(map[string]any); ok && len(annotations) == 0 {
-		delete(meta, "annotations")
+	if annotations, ok := meta["annotations"].(map[string]any); ok {
+		// Which controller of the cluster has bound a volume to its claim depends on their speed.
+		if delete(annotations, "pv.kubernetes.io/bound-by-controller"); len(annotations) == 0 {
+			delete(meta, "annotations")
+		}
 	}
 	return out
 }

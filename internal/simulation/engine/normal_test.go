@@ -41,13 +41,13 @@ func TestNormalizerAssigned(t *testing.T) {
 }
 
 // What a real cluster makes up in each run is the same in all of them: the name of the volume with the token of a pod,
-// also if it is the key of a list, and the certificates of the cluster.
+// also if it is the key of a list, the certificates of the cluster, and who has bound a volume.
 func TestNormalizerOfRealCluster(t *testing.T) {
-	state := func(suffix, ca string) engine.State {
+	state := func(suffix, ca string, claimed map[string]any) engine.State {
 		n := engine.NewNormalizer(nil)
 		volumes := []any{map[string]any{"name": "kube-api-access-" + suffix}, map[string]any{"name": "kube-api-access-data"}}
 		pod := &unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"volumes": volumes},
+			"metadata": map[string]any{"name": "a", "annotations": claimed}, "spec": map[string]any{"volumes": volumes},
 		}}
 		root := &unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"name": "kube-root-ca.crt", "namespace": "default"}, "data": map[string]any{"ca.crt": ca},
@@ -56,7 +56,8 @@ func TestNormalizerOfRealCluster(t *testing.T) {
 		bundle := &unstructured.Unstructured{Object: map[string]any{"caBundle": ca}}
 		return engine.State{"pods/a": {n.Object(pod)}, "configmaps/ca": {n.Object(root), n.Object(bundle)}}
 	}
-	a, b := state("x7x2k", "first"), state("2wvtp", "second")
+	a := state("x7x2k", "first", map[string]any{})
+	b := state("2wvtp", "second", map[string]any{"pv.kubernetes.io/bound-by-controller": "yes"})
 	if d := cmp.Diff(a, b); d != "" {
 		t.Errorf("two runs differ (-first +second):\n%s", d)
 	}

@@ -50,26 +50,30 @@ func Text(r *Report, n Names) string {
 		number(len(r.Findings), "finding"), number(r.Played, "schedule"), pairs, r.Seed,
 		r.Elapsed.Round(100*time.Millisecond), number(r.Writes, "distinct write"), number(r.Changes, "change"),
 		number(r.Planned, "single fault"))
-	line := func(n int, text string) {
-		if n > 0 {
-			fmt.Fprintf(&b, "  %d %s\n", n, text)
+	line := func(n int, one, many, text string) {
+		switch {
+		case n == 1:
+			fmt.Fprintf(&b, "  1 %s %s\n", one, text)
+		case n > 1:
+			fmt.Fprintf(&b, "  %d %s %s\n", n, many, text)
 		}
 	}
-	if left := r.Planned - (r.Played - r.Pairs); left > 0 && len(r.Findings) == 0 {
-		line(left, "single faults were not played: the time or the number of schedules is bounded")
+	if left := r.Planned - (r.Played - r.Pairs); len(r.Findings) == 0 {
+		line(left, "single fault was", "single faults were", "not played: the time or the number of schedules is bounded")
 	}
-	line(r.Unreached, "schedules did not come to the moment of their fault:")
+	line(r.Unreached, "schedule", "schedules", "did not come to the moment of their fault:")
 	for _, text := range r.Never {
 		fmt.Fprintf(&b, "    %s\n", text)
 	}
-	line(r.Otherwise, "schedules took another course to the same end")
-	line(len(r.Suspicions), "suspicions could not be confirmed before the end, and are not findings")
-	line(r.Unconfirmed, "suspicions did not repeat and are not findings")
-	line(r.FailedCount, "schedules could not be judged:")
+	line(r.Otherwise, "schedule", "schedules", "took another course to the same end")
+	line(len(r.Suspicions), "suspicion", "suspicions", "could not be confirmed before the end: no finding yet")
+	line(r.Unconfirmed, "suspicion", "suspicions", "did not repeat: no finding")
+	line(r.FailedCount, "schedule", "schedules", "could not be judged:")
 	for _, text := range r.Failed {
 		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n      "))
 	}
-	line(len(r.Disagree), "objects and fields are not compared, since they differ without faults:")
+	line(len(r.Disagree), "object or field is", "objects and fields are",
+		"not compared, since the runs without faults differ there:")
 	for _, name := range r.Disagree[:min(len(r.Disagree), maxLines)] {
 		fmt.Fprintf(&b, "    %s\n", name)
 	}
