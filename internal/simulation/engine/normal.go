@@ -80,6 +80,14 @@ func (n *Normalizer) Ref(res schema.GroupResource, namespace, name string) strin
 	return res.String() + "/" + name
 }
 
+// byTheCluster are annotations that controllers of the cluster set or leave out, depending on which one is faster.
+var byTheCluster = []string{
+	"endpoints.kubernetes.io/last-change-trigger-time",
+	"pv.kubernetes.io/bound-by-controller",
+	"volume.beta.kubernetes.io/storage-provisioner",
+	"volume.kubernetes.io/storage-provisioner",
+}
+
 // Object returns a normalized copy.
 func (n *Normalizer) Object(obj *unstructured.Unstructured) map[string]any {
 	out, _ := n.value(obj.Object, obj.GetGeneration()).(map[string]any)
@@ -91,8 +99,10 @@ func (n *Normalizer) Object(obj *unstructured.Unstructured) map[string]any {
 		delete(meta, k)
 	}
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
-		// Which controller of the cluster has bound a volume to its claim depends on their speed.
-		if delete(annotations, "pv.kubernetes.io/bound-by-controller"); len(annotations) == 0 {
+		for _, name := range byTheCluster {
+			delete(annotations, name)
+		}
+		if len(annotations) == 0 {
 			delete(meta, "annotations")
 		}
 	}

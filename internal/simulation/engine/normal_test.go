@@ -57,7 +57,9 @@ func TestNormalizerOfRealCluster(t *testing.T) {
 		return engine.State{"pods/a": {n.Object(pod)}, "configmaps/ca": {n.Object(root), n.Object(bundle)}}
 	}
 	a := state("x7x2k", "first", map[string]any{})
-	b := state("2wvtp", "second", map[string]any{"pv.kubernetes.io/bound-by-controller": "yes"})
+	b := state("2wvtp", "second", map[string]any{
+		"pv.kubernetes.io/bound-by-controller": "yes", "volume.kubernetes.io/storage-provisioner": "none",
+	})
 	if d := cmp.Diff(a, b); d != "" {
 		t.Errorf("two runs differ (-first +second):\n%s", d)
 	}
