@@ -56,6 +56,7 @@ type Driver struct {
 	o       Options
 	dir     string
 	planes  *supply
+	known   addresses
 	playing sync.Mutex
 }
 
@@ -130,7 +131,7 @@ func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*e
 			requests.Add(1)
 			return inner.RoundTrip(r)
 		}))
-		proxy, err := newProxy(target, api, of.Client.Transport)
+		proxy, err := newProxy(&d.known, target, api, of.Client.Transport)
 		if err != nil {
 			return err
 		}

@@ -3,8 +3,10 @@ package live
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -104,5 +106,39 @@ func TestServedWith(t *testing.T) {
 	crd.Object["spec"] = map[string]any{"group": "other.com"}
 	if got, err := servedWith(ctx, &rest.Config{Host: s.URL}, []*unstructured.Unstructured{crd}); err == nil {
 		t.Errorf("without the kind the resources are %v", got)
+	}
+}
+
+// The processes of all runs reach the API server at the same address, and two at the same time at two addresses.
+func TestAddressesRepeat(t *testing.T) {
+	target, err := url.Parse("http://localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known addresses
+	start := func() *proxy {
+		p, err := newProxy(&known, target, http.DefaultTransport, http.DefaultTransport)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first := start()
+	first.close()
+	second, other := start(), start()
+	if second.address != first.address || other.address == first.address {
+		t.Errorf("the addresses are %s, then %s and %s", first.address, second.address, other.address)
+	}
+	second.close()
+	other.close()
+	taken, err := net.Listen("tcp", first.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	third := start()
+	defer third.close()
+	if third.address != other.address {
+		t.Errorf("instead of a used address the address is %s, want %s", third.address, other.address)
 	}
 }
