@@ -29,7 +29,8 @@ type Options struct {
 	Seed      uint64
 	Schedules int // largest number of schedules with faults; 0: no bound
 	// Until bounds a search, with the runs without faults; 0: no bound. Later, no new schedule begins, and only what is
-	// in progress goes on for three minutes more: a schedule, and the confirmation of what it shows. A replay has no bound.
+	// in progress goes on for three minutes more: a schedule, and the confirmation of what it shows. It does not bound
+	// a replay.
 	Until    time.Duration
 	Deadline time.Time   // all ends before it; zero: none
 	Faults   []FaultKind // default: all, in the order of Classes

@@ -143,7 +143,9 @@ func condition(u *unstructured.Unstructured, of string) (status, message string)
 
 // servedWith returns the resources of an API server when the definitions are among them. A definition is established
 // before the API server lists its kind.
-func servedWith(ctx context.Context, cfg *rest.Config, crds []*unstructured.Unstructured) ([]apiserver.Resource, error) {
+func servedWith(
+	ctx context.Context, cfg *rest.Config, crds []*unstructured.Unstructured,
+) ([]apiserver.Resource, error) {
 	limit := time.NewTimer(listed)
 	defer limit.Stop()
 	tick := time.NewTicker(50 * time.Millisecond)

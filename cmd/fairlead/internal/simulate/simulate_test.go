@@ -64,7 +64,8 @@ func TestReadWorkload(t *testing.T) {
 	}
 	want := "apply map.yaml; await Ready of configmaps/a; patch configmaps/a; patch the status of configmaps/a; " +
 		"await {.status.phase} of configmaps/a; " +
-		"await {.status.phase} of configmaps/a; await Stalled=False of configmaps/a; await configmaps/b; wait 1.5s; delete configmaps/a; await the end of configmaps/a"
+		"await {.status.phase} of configmaps/a; await Stalled=False of configmaps/a; await configmaps/b; wait 1.5s; " +
+		"delete configmaps/a; await the end of configmaps/a"
 	if got := strings.Join(names, "; "); got != want {
 		t.Errorf("the steps are\n%s\nwant\n%s", got, want)
 	}
