@@ -78,7 +78,7 @@ func Await(condition func(World) error) Part {
 // AwaitCondition waits until status.conditions of an object has the type with status True, for the present generation
 // if the condition names one.
 func AwaitCondition(object, conditionType string) Part {
-	return step(schedule.AwaitCondition(object, conditionType))
+	return step(schedule.AwaitCondition(object, conditionType, ""))
 }
 
 // Gone waits until an object does not exist.
@@ -158,8 +158,9 @@ func Schedules(n int) Part {
 	})
 }
 
-// Until bounds the real time of the search after the runs without faults. The default is two minutes. The search also
-// ends before the deadline of the test.
+// Until bounds the real time of the search with the runs without faults. What is in progress then, such as the
+// confirmation of a suspicion, may take three minutes more. The default is two minutes. With Command, it is five, and
+// the time counts from the start of the first control plane. The search also ends before the deadline of the test.
 func Until(d time.Duration) Part {
 	return partFunc(func(c *course) error {
 		if d <= 0 {

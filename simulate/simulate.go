@@ -39,6 +39,7 @@ const planVariable = "FAIRLEAD_SIMULATE_PLAN"
 
 const (
 	defaultUntil = 2 * time.Minute
+	liveUntil    = 5 * time.Minute  // of a program
 	reserve      = 15 * time.Second // before the deadline of the test, for the report
 )
 
@@ -59,13 +60,11 @@ func Test(t *testing.T, s Subject, parts ...Part) {
 		return
 	}
 	text := engine.Text(report, names(t))
-	switch {
-	case len(report.Findings) > 0:
+	if len(report.Findings) > 0 {
 		t.Fatal(text)
-	case report.Interrupted:
-		t.Fatal("simulate: interrupted\n" + text)
-	case report.FailedCount == report.Played:
-		t.Fatal("simulate: no schedule could be judged\n" + text)
+	}
+	if err := report.Unjudged(); err != nil {
+		t.Fatalf("simulate: %v\n%s", err, text)
 	}
 	t.Log(text)
 }
@@ -147,7 +146,7 @@ type course struct {
 }
 
 func newCourse(s Subject, parts []Part) (*course, error) {
-	c := &course{outside: map[string]func() http.Handler{}, until: defaultUntil, path: s.CRDs}
+	c := &course{outside: map[string]func() http.Handler{}, path: s.CRDs}
 	c.options.Seed = 1
 	if s.CRDs != "" {
 		var err error
@@ -170,6 +169,13 @@ func newCourse(s Subject, parts []Part) (*course, error) {
 		return nil, errors.New("the workload has no steps, such as simulate.Apply")
 	}
 	c.options.Steps = len(c.steps)
+	switch {
+	case c.until > 0:
+	case c.command != nil:
+		c.until = liveUntil
+	default:
+		c.until = defaultUntil
+	}
 	return c, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -269,42 +268,6 @@ func TestSearchConfirms(t *testing.T) {
 	}
 }
 
-// A search that is interrupted returns its report.
-func TestSearchInterrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	played := 0
-	d := driverFunc(func(p Plan) (*Outcome, error) {
-		if played++; played == references+5 {
-			cancel()
-		}
-		return script{func(uint64) bool { return false }}.Play(ctx, p, nil)
-	})
-	r, err := Search(ctx, d, Options{Steps: 1})
-	if err != nil || !r.Interrupted || r.Played != 4 {
-		t.Errorf("the report is %+v, error %v", r, err)
-	}
-}
-
-// Runs without faults, which may build a control plane first, do not use up the time of the search. A deadline bounds
-// both.
-func TestSearchTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := driverFunc(func(p Plan) (*Outcome, error) {
-			time.Sleep(time.Minute)
-			return script{func(uint64) bool { return false }}.Play(t.Context(), p, nil)
-		})
-		begin := time.Now()
-		r, err := Search(t.Context(), d, Options{Steps: 1, Until: 3 * time.Minute})
-		if err != nil || r.Played != 3 || time.Since(begin) != (references+3)*time.Minute {
-			t.Errorf("the report is %+v after %s, error %v", r, time.Since(begin), err)
-		}
-		r, err = Search(t.Context(), d, Options{Steps: 1, Until: 3 * time.Minute, Deadline: time.Now().Add(time.Minute)})
-		if err != nil || r.Played != 0 {
-			t.Errorf("after the deadline the report is %+v, error %v", r, err)
-		}
-	})
-}
-
 // Schedules that cannot be judged are counted, with their reasons.
 func TestSearchCountsFailures(t *testing.T) {
 	d := driverFunc(func(p Plan) (*Outcome, error) {
@@ -336,7 +299,7 @@ func TestTextHidesNothing(t *testing.T) {
 		t.Fatalf("the report is %+v, error %v", r, err)
 	}
 	for _, want := range []string{
-		"\n  1 objects and fields are not compared, since they differ without faults:\n    pods/default/noise value\n",
+		"\n  1 object or field is not compared, since the runs without faults differ there:\n    pods/default/noise value\n",
 		"schedules did not come to the moment of their fault:\n    the answer to the 1st update of pods/default/a is lost\n",
 		"\n  not modelled: gravity",
 	} {

@@ -10,7 +10,7 @@ import (
 )
 
 // Write writes the report to a directory, which it creates: report.txt, and for each finding N.json with the plan and
-// N.html with the courses side by side.
+// N.html with the courses side by side. The files of a suspicion are called suspicion-N.
 func Write(dir string, r *Report, n Names) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fmt.Errorf("cannot create the directory of the findings: %w", err)
@@ -19,19 +19,28 @@ func Write(dir string, r *Report, n Names) error {
 		return fmt.Errorf("cannot write the report: %w", err)
 	}
 	for i, f := range r.Findings {
-		name := filepath.Join(dir, fmt.Sprint(i+1))
-		b, err := json.MarshalIndent(f.Plan, "", "  ")
-		if err == nil {
-			err = os.WriteFile(name+".json", append(b, '\n'), 0o666)
-		}
-		if err == nil {
-			err = writeHTML(name+".html", f)
-		}
-		if err != nil {
+		if err := writeFiles(filepath.Join(dir, fmt.Sprint(i+1)), f); err != nil {
 			return fmt.Errorf("cannot write finding %d: %w", i+1, err)
 		}
 	}
+	for i, f := range r.Suspicions {
+		if err := writeFiles(filepath.Join(dir, fmt.Sprintf("suspicion-%d", i+1)), f); err != nil {
+			return fmt.Errorf("cannot write suspicion %d: %w", i+1, err)
+		}
+	}
 	return nil
+}
+
+// writeFiles writes the plan and the page of a finding to files with this name and an extension.
+func writeFiles(name string, f Finding) error {
+	b, err := json.MarshalIndent(f.Plan, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".json", append(b, '\n'), 0o666); err != nil {
+		return err
+	}
+	return writeHTML(name+".html", f)
 }
 
 func writeHTML(name string, f Finding) (err error) {

@@ -50,12 +50,20 @@ func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructu
 	if _, known := n.exact[uid]; !known {
 		n.exact[uid] = "<uid of " + n.Ref(res, obj.GetNamespace(), obj.GetName()) + ">"
 	}
+	if res == configMaps && obj.GetName() == "kube-root-ca.crt" {
+		if ca, _, _ := unstructured.NestedString(obj.Object, "data", "ca.crt"); ca != "" {
+			n.exact[ca] = "<certificates of the cluster>"
+		}
+	}
 	for _, path := range addresses[res] {
 		if ip, _, _ := unstructured.NestedString(obj.Object, path...); ip != "" && ip != "None" {
 			n.exact[ip] = "<address of " + n.Ref(res, obj.GetNamespace(), obj.GetName()) + ">"
 		}
 	}
 }
+
+// configMaps have the certificates of the cluster, one in each namespace.
+var configMaps = schema.GroupResource{Resource: "configmaps"}
 
 // addresses holds the fields in which the cluster assigns an address. Others copy it into their own objects.
 var addresses = map[schema.GroupResource][][]string{
@@ -72,6 +80,14 @@ func (n *Normalizer) Ref(res schema.GroupResource, namespace, name string) strin
 	return res.String() + "/" + name
 }
 
+// byTheCluster are annotations that controllers of the cluster set or leave out, depending on which one is faster.
+var byTheCluster = []string{
+	"endpoints.kubernetes.io/last-change-trigger-time",
+	"pv.kubernetes.io/bound-by-controller",
+	"volume.beta.kubernetes.io/storage-provisioner",
+	"volume.kubernetes.io/storage-provisioner",
+}
+
 // Object returns a normalized copy.
 func (n *Normalizer) Object(obj *unstructured.Unstructured) map[string]any {
 	out, _ := n.value(obj.Object, obj.GetGeneration()).(map[string]any)
@@ -82,8 +98,13 @@ func (n *Normalizer) Object(obj *unstructured.Unstructured) map[string]any {
 	} {
 		delete(meta, k)
 	}
-	if annotations, ok := meta["annotations"].(map[string]any); ok && len(annotations) == 0 {
-		delete(meta, "annotations")
+	if annotations, ok := meta["annotations"].(map[string]any); ok {
+		for _, name := range byTheCluster {
+			delete(annotations, name)
+		}
+		if len(annotations) == 0 {
+			delete(meta, "annotations")
+		}
 	}
 	return out
 }
@@ -136,6 +157,9 @@ func observed(seen, generation int64) string {
 	return "<outdated>"
 }
 
+// tokenVolume and five random characters are the name of the volume that the API server adds to a pod.
+const tokenVolume = "kube-api-access-"
+
 // text replaces a time, an address, and uids and generated names within a string.
 func (n *Normalizer) text(s string) string {
 	if isTime(s) {
@@ -143,6 +167,9 @@ func (n *Normalizer) text(s string) string {
 	}
 	if text, ok := n.exact[s]; ok {
 		return text
+	}
+	if strings.HasPrefix(s, tokenVolume) && len(s) == len(tokenVolume)+5 {
+		return tokenVolume + "*"
 	}
 	s = n.withoutUIDs(s)
 	if len(n.names) > 0 && len(s) > 1 {

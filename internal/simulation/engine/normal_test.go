@@ -40,6 +40,35 @@ func TestNormalizerAssigned(t *testing.T) {
 	}
 }
 
+// What a real cluster makes up in each run is the same in all of them: the name of the volume with the token of a pod,
+// also if it is the key of a list, the certificates of the cluster, and who has bound a volume.
+func TestNormalizerOfRealCluster(t *testing.T) {
+	state := func(suffix, ca string, claimed map[string]any) engine.State {
+		n := engine.NewNormalizer(nil)
+		volumes := []any{map[string]any{"name": "kube-api-access-" + suffix}, map[string]any{"name": "kube-api-access-data"}}
+		pod := &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": "a", "annotations": claimed}, "spec": map[string]any{"volumes": volumes},
+		}}
+		root := &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": "kube-root-ca.crt", "namespace": "default"}, "data": map[string]any{"ca.crt": ca},
+		}}
+		n.Learn(schema.GroupResource{Resource: "configmaps"}, root)
+		bundle := &unstructured.Unstructured{Object: map[string]any{"caBundle": ca}}
+		return engine.State{"pods/a": {n.Object(pod)}, "configmaps/ca": {n.Object(root), n.Object(bundle)}}
+	}
+	a := state("x7x2k", "first", map[string]any{})
+	b := state("2wvtp", "second", map[string]any{
+		"pv.kubernetes.io/bound-by-controller": "yes", "volume.kubernetes.io/storage-provisioner": "none",
+	})
+	if d := cmp.Diff(a, b); d != "" {
+		t.Errorf("two runs differ (-first +second):\n%s", d)
+	}
+	volumes := a["pods/a"][0]["spec"].(map[string]any)["volumes"].([]any)
+	if got := volumes[1].(map[string]any)["name"]; got != "kube-api-access-data" {
+		t.Errorf("a volume of the user has the name %s", got)
+	}
+}
+
 // The annotation of the conflicting client is removed wherever a controller copied it.
 func TestNormalizerTouched(t *testing.T) {
 	touched := func(others ...string) map[string]any {

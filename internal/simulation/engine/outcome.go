@@ -7,7 +7,7 @@ import (
 
 // A Driver plays schedules. Play is safe for concurrent use. The run may end as soon as it is quiet and its state
 // equals want, which is nil for a reference. An error means that the schedule could not be judged; it says why, and
-// what the user can do.
+// what the user can do. If it is the cause of the end of ctx, the outcome is that until then, or nil.
 type Driver interface {
 	Play(ctx context.Context, p Plan, want *Want) (*Outcome, error)
 }

@@ -34,7 +34,13 @@ func ParsePlan(text string) (Plan, error) {
 func Text(r *Report, n Names) string {
 	var b strings.Builder
 	for i, f := range r.Findings {
-		writeFinding(&b, i+1, f, n)
+		fmt.Fprintf(&b, "simulate: finding %d (%s, shown by %d of %d replays)\n", i+1, f.Symptoms[0].Verdict, f.Shown, f.Of)
+		writeFinding(&b, f, n)
+	}
+	for i, f := range r.Suspicions {
+		fmt.Fprintf(&b, "simulate: suspicion %d (%s, not confirmed before the end: shown by %d of %d replays)\n", i+1,
+			f.Symptoms[0].Verdict, f.Shown, f.Of)
+		writeFinding(&b, f, n)
 	}
 	pairs := ""
 	if r.Pairs > 0 {
@@ -44,25 +50,30 @@ func Text(r *Report, n Names) string {
 		number(len(r.Findings), "finding"), number(r.Played, "schedule"), pairs, r.Seed,
 		r.Elapsed.Round(100*time.Millisecond), number(r.Writes, "distinct write"), number(r.Changes, "change"),
 		number(r.Planned, "single fault"))
-	line := func(n int, text string) {
-		if n > 0 {
-			fmt.Fprintf(&b, "  %d %s\n", n, text)
+	line := func(n int, one, many, text string) {
+		switch {
+		case n == 1:
+			fmt.Fprintf(&b, "  1 %s %s\n", one, text)
+		case n > 1:
+			fmt.Fprintf(&b, "  %d %s %s\n", n, many, text)
 		}
 	}
-	if left := r.Planned - (r.Played - r.Pairs); left > 0 && len(r.Findings) == 0 {
-		line(left, "single faults were not played: the time or the number of schedules is bounded")
+	if left := r.Planned - (r.Played - r.Pairs); len(r.Findings) == 0 {
+		line(left, "single fault was", "single faults were", "not played: the time or the number of schedules is bounded")
 	}
-	line(r.Unreached, "schedules did not come to the moment of their fault:")
+	line(r.Unreached, "schedule", "schedules", "did not come to the moment of their fault:")
 	for _, text := range r.Never {
 		fmt.Fprintf(&b, "    %s\n", text)
 	}
-	line(r.Otherwise, "schedules took another course to the same end")
-	line(r.Unconfirmed, "suspicions did not repeat and are not findings")
-	line(r.FailedCount, "schedules could not be judged:")
+	line(r.Otherwise, "schedule", "schedules", "took another course to the same end")
+	line(len(r.Suspicions), "suspicion", "suspicions", "could not be confirmed before the end: no finding yet")
+	line(r.Unconfirmed, "suspicion", "suspicions", "did not repeat: no finding")
+	line(r.FailedCount, "schedule", "schedules", "could not be judged:")
 	for _, text := range r.Failed {
 		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n      "))
 	}
-	line(len(r.Disagree), "objects and fields are not compared, since they differ without faults:")
+	line(len(r.Disagree), "object or field is", "objects and fields are",
+		"not compared, since the runs without faults differ there:")
 	for _, name := range r.Disagree[:min(len(r.Disagree), maxLines)] {
 		fmt.Fprintf(&b, "    %s\n", name)
 	}
@@ -80,10 +91,8 @@ func number(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func writeFinding(b *strings.Builder, position int, f Finding, n Names) {
-	first := f.Symptoms[0]
-	fmt.Fprintf(b, "simulate: finding %d (%s, shown by %d of %d replays)\n", position, first.Verdict, f.Shown, f.Of)
-	fmt.Fprintf(b, "  %s\n", indent(first.Text))
+func writeFinding(b *strings.Builder, f Finding, n Names) {
+	fmt.Fprintf(b, "  %s\n", indent(f.Symptoms[0].Text))
 	for _, s := range f.Symptoms[1:min(len(f.Symptoms), 4)] {
 		fmt.Fprintf(b, "  also: %s\n", indent(s.Text))
 	}
@@ -98,6 +107,9 @@ func writeFinding(b *strings.Builder, position int, f Finding, n Names) {
 	}
 	for _, o := range f.Others {
 		fmt.Fprintf(b, "  or:     %s (%s of class %s, not replayed)\n", o.Plan, number(o.Count, "schedule"), o.Class)
+	}
+	if f.Unshrunk {
+		fmt.Fprintf(b, "  note:   the search ended before it could look for fewer faults and a shorter workload\n")
 	}
 	course(b, f)
 	if n.Replay != nil {

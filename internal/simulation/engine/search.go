@@ -16,17 +16,26 @@ const (
 	confirmed   = 2 // of these replays must show the symptom
 	maxFindings = 5
 	maxLines    = 10 // of the report about one subject
+	// overtime is how long a schedule in progress, and the confirmation of what it shows, may go on after Until. It is
+	// enough for two replays in which a program gets stuck, and three runs without faults.
+	overtime = 3 * time.Minute
 )
+
+// errTime is the cause of the end of a run that the time of its search did not suffice for.
+var errTime = errors.New("the time of the search has ended")
 
 // Options configure a search. The zero value plays all faults, without a bound.
 type Options struct {
 	Seed      uint64
-	Schedules int           // largest number of schedules with faults; 0: no bound
-	Until     time.Duration // no new schedule begins this long after the runs without faults; 0: no bound
-	Deadline  time.Time     // no new schedule begins after it; zero: none
-	Faults    []FaultKind   // default: all, in the order of Classes
-	Kinds     []string      // resources whose moments are used; default: all
-	Ignore    []string      // paths that are not compared
+	Schedules int // largest number of schedules with faults; 0: no bound
+	// Until bounds a search, with the runs without faults; 0: no bound. Later, no new schedule begins, and only what is
+	// in progress goes on for three minutes more: a schedule, and the confirmation of what it shows. It does not bound
+	// a replay.
+	Until    time.Duration
+	Deadline time.Time   // all ends before it; zero: none
+	Faults   []FaultKind // default: all, in the order of Classes
+	Kinds    []string    // resources whose moments are used; default: all
+	Ignore   []string    // paths that are not compared
 	// Late is how long watches are late. It has to be longer than the usual back-off of a controller, and than its wait
 	// for its own cache, so that the controller acts on its old cache. Default: 20 s.
 	Late    time.Duration
@@ -44,7 +53,8 @@ type Finding struct {
 	Of       int       `json:"of"`    // replays
 	Steps    int       `json:"steps"` // steps of the workload that were played
 	Trace    []Event   `json:"trace"`
-	Without  []Event   `json:"without"` // the trace without faults
+	Without  []Event   `json:"without"`            // the trace without faults
+	Unshrunk bool      `json:"unshrunk,omitempty"` // the search ended before the plan was shrunk
 	// Others are schedules with the same first symptom, which may have another cause. They were not replayed.
 	Others []Others `json:"others,omitempty"`
 }
@@ -59,6 +69,8 @@ type Others struct {
 // A Report is the result of a search.
 type Report struct {
 	Findings []Finding `json:"findings"`
+	// Suspicions are those that the search could not confirm before its end.
+	Suspicions []Finding `json:"suspicions,omitempty"`
 	// Writes and Changes are the numbers of distinct moments of the reference, Planned that of plans with one fault.
 	Writes  int `json:"writes"`
 	Changes int `json:"changes"`
@@ -80,6 +92,20 @@ type Report struct {
 	Interrupted bool          `json:"interrupted,omitempty"`
 	Seed        uint64        `json:"seed"`
 	Elapsed     time.Duration `json:"elapsed"`
+}
+
+// Unjudged returns why a report without findings does not show that there is no bug, or nil.
+func (r *Report) Unjudged() error {
+	switch {
+	case r.Interrupted:
+		return errors.New("interrupted")
+	case len(r.Suspicions) > 0:
+		return fmt.Errorf("%s could not be confirmed in time; replay it, or give the search more time",
+			number(len(r.Suspicions), "suspicion"))
+	case r.FailedCount == r.Played:
+		return errors.New("no schedule could be judged")
+	}
+	return nil
 }
 
 // NotJudgedError means that there is no verdict: the subject does not even work without faults.
@@ -107,7 +133,9 @@ func Search(ctx context.Context, d Driver, o Options) (*Report, error) {
 	if s.o.Late == 0 {
 		s.o.Late = late
 	}
-	err := s.run(ctx)
+	bounded, cancel := s.bound(ctx)
+	defer cancel()
+	err := s.run(bounded)
 	for i, f := range s.report.Findings {
 		s.report.Findings[i].Others = s.others[f.Symptoms[0].key()]
 	}
@@ -124,7 +152,7 @@ type search struct {
 	driver Driver
 	o      Options
 	start  time.Time
-	from   time.Time // the end of the runs without faults
+	end    time.Time // no new schedule begins after it; zero: no bound
 
 	mu     sync.Mutex
 	report *Report
@@ -142,12 +170,53 @@ func newSearch(d Driver, o Options, seed uint64) *search {
 	}
 }
 
-func (s *search) run(ctx context.Context) error {
+// bound sets the end of the search. It returns the context of all its runs, which ends after the overtime, or at the
+// deadline.
+func (s *search) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	last := s.o.Deadline
+	if s.o.Until > 0 {
+		s.end = s.start.Add(s.o.Until)
+		last = earlier(last, s.end.Add(overtime))
+	}
+	s.end = earlier(s.end, s.o.Deadline)
+	if last.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, last, errTime)
+}
+
+// earlier returns the earlier one of two times. A zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// ended reports whether the time for new schedules has passed.
+func (s *search) ended() bool { return !s.end.IsZero() && !time.Now().Before(s.end) }
+
+// comparison returns the reference of the search.
+func (s *search) comparison(ctx context.Context) (*Reference, error) {
+	if !s.end.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, s.end, errTime)
+		defer cancel()
+	}
+	s.announce("the workload is being played without faults")
 	ref, err := s.reference(ctx, 0, nil)
+	if errors.Is(err, errTime) {
+		return nil, &NotJudgedError{fmt.Sprintf("the runs without faults did not end in %s: %v",
+			s.end.Sub(s.start).Round(time.Second), err)}
+	}
+	return ref, err
+}
+
+func (s *search) run(ctx context.Context) error {
+	ref, err := s.comparison(ctx)
 	if err != nil {
 		return err
 	}
-	s.from = time.Now()
 	s.report.Writes, s.report.Changes, s.report.Disagree = len(ref.Writes), len(ref.Changes), ref.Disagree
 	s.report.Warnings = ref.Warnings
 	if found := faultless(ref); len(found) > 0 {
@@ -213,36 +282,66 @@ func (s *search) reference(ctx context.Context, steps int, known *Plan) (*Refere
 	return ref, nil
 }
 
-// without plays a plan without faults several times, each time with another seed.
+// without plays a plan without faults several times, each time with another seed. It ends at the first run that does
+// not work, since the others would not either.
 func (s *search) without(ctx context.Context, p Plan) ([]*Outcome, error) {
+	all, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var failed sync.Once
+	var failure error
 	runs := make([]*Outcome, references)
-	errs := make([]error, references)
 	s.parallel(references, func(i int) {
+		if all.Err() != nil {
+			return
+		}
 		p := p
 		p.Seed += uint64(i)
-		runs[i], errs[i] = s.driver.Play(ctx, p, nil)
-	})
-	for _, err := range errs {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if err != nil {
-			return nil, &NotJudgedError{"without faults: " + err.Error()}
-		}
-	}
-	for _, run := range runs {
+		out, err := s.driver.Play(all, p, nil)
 		switch {
-		case len(run.Exits) > 0:
-			return nil, &NotJudgedError{"without faults: " + run.Exits[0]}
-		case run.Stuck != nil:
-			return nil, &NotJudgedError{fmt.Sprintf("without faults, step %d, %s, was not reached: %s\n%s",
-				run.Stuck.Step+1, run.Stuck.Name, run.Stuck.Reason, lastEvents(run))}
-		case !run.Quiet && len(run.Busy) == 0:
-			return nil, &NotJudgedError{fmt.Sprintf("the workload never settles without faults; these objects keep changing: "+
-				"%s\n%s", lastChanges(run.Trace), lastEvents(run))}
+		case err == nil:
+			err = works(out)
+		case ctx.Err() == nil:
+			err = &NotJudgedError{"without faults: " + err.Error()}
+		default:
+			err = fmt.Errorf("%w%s", context.Cause(ctx), unfinished(out))
 		}
+		if runs[i] = out; err != nil {
+			failed.Do(func() { failure = err })
+			cancel()
+		}
+	})
+	if failure == nil && ctx.Err() != nil {
+		failure = context.Cause(ctx)
 	}
-	return runs, nil
+	return runs, failure
+}
+
+// works returns why a run without faults cannot be a reference, or nil.
+func works(run *Outcome) error {
+	switch {
+	case len(run.Exits) > 0:
+		return &NotJudgedError{"without faults: " + run.Exits[0]}
+	case run.Stuck != nil:
+		return &NotJudgedError{fmt.Sprintf("without faults, step %d, %s, was not reached: %s\n%s",
+			run.Stuck.Step+1, run.Stuck.Name, run.Stuck.Reason, lastEvents(run))}
+	case !run.Quiet && len(run.Busy) == 0:
+		return &NotJudgedError{fmt.Sprintf("the workload never settles without faults; these objects keep changing: %s\n%s",
+			lastChanges(run.Trace), lastEvents(run))}
+	}
+	return nil
+}
+
+// unfinished returns what a run without faults has not reached when its context ended. out may be nil.
+func unfinished(out *Outcome) string {
+	switch {
+	case out == nil:
+		return ""
+	case out.Stuck != nil:
+		return fmt.Sprintf(": step %d, %s, was not reached: %s", out.Stuck.Step+1, out.Stuck.Name, out.Stuck.Reason)
+	case !out.Quiet:
+		return ": the workload has not settled; these objects changed last: " + lastChanges(out.Trace)
+	}
+	return ""
 }
 
 // faultless returns what is wrong without any fault.
@@ -284,8 +383,7 @@ func (s *search) over(ctx context.Context) bool {
 
 func (s *search) overLocked(ctx context.Context) bool {
 	return ctx.Err() != nil || s.o.Schedules > 0 && s.begun >= s.o.Schedules ||
-		s.o.Until > 0 && time.Since(s.from) >= s.o.Until ||
-		!s.o.Deadline.IsZero() && time.Now().After(s.o.Deadline) || len(s.report.Findings) >= maxFindings
+		s.ended() || len(s.report.Findings) >= maxFindings
 }
 
 // queue hands out plans in order. The lock of the search guards it.
@@ -313,7 +411,10 @@ func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
 		}
 		p.Seed, p.Names, p.Varies = s.o.Seed, ref.Names, ref.Varies
 		out, err := s.driver.Play(ctx, p, ref.Want)
-		if ctx.Err() != nil {
+		switch {
+		case err != nil && errors.Is(context.Cause(ctx), errTime):
+			err = errTime
+		case err != nil && ctx.Err() != nil: // interrupted
 			return
 		}
 		s.count(ref, p, out, err)
@@ -349,10 +450,23 @@ func (s *search) count(ref *Reference, p Plan, out *Outcome, err error) {
 	case AnotherCourse(ref, out):
 		r.Otherwise++
 	}
-	if s.o.Progress != nil && time.Since(s.shown) > 10*time.Second {
+	if time.Since(s.shown) > 10*time.Second {
 		s.shown = time.Now()
-		s.o.Progress(fmt.Sprintf("%d of %s and %s played, %s", r.Played-r.Pairs, number(r.Planned, "single fault"),
-			number(r.Pairs, "pair"), number(len(r.Findings), "finding")))
+		s.progress("%d of %s and %s played, %s", r.Played-r.Pairs, number(r.Planned, "single fault"),
+			number(r.Pairs, "pair"), number(len(r.Findings), "finding"))
+	}
+}
+
+func (s *search) announce(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progress(format, args...)
+}
+
+// progress reports a line. The caller holds the lock.
+func (s *search) progress(format string, args ...any) {
+	if s.o.Progress != nil {
+		s.o.Progress(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -376,103 +490,6 @@ func count(others []Others, p Plan) []Others {
 	}
 	others[i].Count++
 	return others
-}
-
-// follow confirms a suspicion, shrinks its plan and reports it.
-func (s *search) follow(ctx context.Context, ref *Reference, p Plan, out *Outcome, symptom Symptom) {
-	shown := 0
-	for i := range uint64(replays) {
-		again := p
-		again.Seed += 100 + i
-		if _, ok := s.shows(ctx, ref, again, symptom); ok {
-			shown++
-		}
-	}
-	clean := true
-	for i := range uint64(replays) {
-		if _, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i, Names: p.Names, Varies: p.Varies}, symptom); ok {
-			clean = false
-		}
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	if shown < confirmed || !clean {
-		s.mu.Lock()
-		s.report.Unconfirmed++
-		delete(s.found, symptom.key())
-		s.mu.Unlock()
-		return
-	}
-	f := s.shrink(ctx, ref, p, out, symptom)
-	f.Shown, f.Of = shown, replays
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.report.Findings = append(s.report.Findings, f)
-}
-
-// shows plays a plan and reports whether the outcome has the symptom.
-func (s *search) shows(ctx context.Context, ref *Reference, p Plan, symptom Symptom) (*Outcome, bool) {
-	out, err := s.driver.Play(ctx, p, ref.Want)
-	if err != nil {
-		return nil, false
-	}
-	return out, slices.ContainsFunc(Judge(ref, out), func(x Symptom) bool { return x.key() == symptom.key() })
-}
-
-// shrink returns the finding with the fewest faults, the shortest delay and the shortest workload that show the
-// symptom.
-func (s *search) shrink(ctx context.Context, ref *Reference, p Plan, out *Outcome, symptom Symptom) Finding {
-	try := func(ref *Reference, candidate Plan) bool {
-		o, ok := s.shows(ctx, ref, candidate, symptom)
-		if ok {
-			p, out = candidate, o
-		}
-		return ok
-	}
-	for i := 0; i < len(p.Faults) && len(p.Faults) > 1; {
-		candidate := p
-		candidate.Faults = slices.Delete(slices.Clone(p.Faults), i, i+1)
-		if !try(ref, candidate) {
-			i++
-		}
-	}
-	for i := range p.Faults {
-		for !p.Faults[i].Kind.needsReplicas() && p.Faults[i].For > Duration(time.Second) {
-			candidate := p
-			candidate.Faults = slices.Clone(p.Faults)
-			candidate.Faults[i].For = (p.Faults[i].For / 2).round()
-			if !try(ref, candidate) {
-				break
-			}
-		}
-	}
-	for steps := 1; steps < s.o.Steps && ctx.Err() == nil; steps++ {
-		shorter, err := s.reference(ctx, steps, &p)
-		if err != nil || len(faultless(shorter)) > 0 {
-			continue
-		}
-		candidate := p
-		candidate.Steps = steps
-		if try(shorter, candidate) {
-			ref = shorter
-			break
-		}
-	}
-	f := Finding{Plan: p, Symptoms: Judge(ref, out), Trace: out.Trace, Without: ref.Trace, Steps: p.Steps}
-	if f.Steps == 0 {
-		f.Steps = s.o.Steps
-	}
-	i := slices.IndexFunc(f.Symptoms, func(x Symptom) bool { return x.key() == symptom.key() })
-	if i > 0 { // the confirmed one leads
-		f.Symptoms = slices.Concat(f.Symptoms[i:i+1], f.Symptoms[:i], f.Symptoms[i+1:])
-	}
-	return f
-}
-
-// round rounds up to whole seconds.
-func (d Duration) round() Duration {
-	return Duration((time.Duration(d) + time.Second - 1).Truncate(time.Second))
 }
 
 // Replay plays one plan as a search would, and returns the report with the finding, if there is one.

@@ -31,6 +31,8 @@ type Symptom struct {
 
 func (s Symptom) key() string { return string(s.Verdict) + " " + s.About }
 
+func (s Symptom) same(other Symptom) bool { return s.key() == other.key() }
+
 // Judge returns what is wrong with an outcome, the most telling symptom first.
 func Judge(ref *Reference, out *Outcome) []Symptom {
 	var found []Symptom

@@ -109,6 +109,9 @@ func (f *follower) take(res apiserver.Resource, e watch.Event) error {
 
 // change keeps and reports a change. The caller holds the lock.
 func (f *follower) change(res apiserver.Resource, event watch.EventType, u *unstructured.Unstructured) {
+	if isAPIServer(res, u) {
+		return
+	}
 	c := apiserver.Change{Resource: res, Old: f.objects[u.GetUID()].content, New: u}
 	if event == watch.Deleted {
 		if c.New = nil; c.Old == nil {
@@ -122,6 +125,12 @@ func (f *follower) change(res apiserver.Resource, event watch.EventType, u *unst
 	if f.report != nil {
 		f.report(c)
 	}
+}
+
+// isAPIServer reports whether an object is the Service of the API server, which has another port in each run.
+func isAPIServer(res apiserver.Resource, u *unstructured.Unstructured) bool {
+	return res.GVR().GroupResource() == schema.GroupResource{Resource: "services"} &&
+		u.GetNamespace() == metav1.NamespaceDefault && u.GetName() == "kubernetes"
 }
 
 // advance records a resource version, and wakes those that wait. The caller holds the lock.

@@ -56,6 +56,7 @@ type Driver struct {
 	o       Options
 	dir     string
 	planes  *supply
+	known   addresses
 	playing sync.Mutex
 }
 
@@ -66,6 +67,9 @@ func Play(ctx context.Context, o Options, s engine.Options, plan *engine.Plan) (
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := d.planes.started(ctx); err != nil { // this may be a build, which is no part of the time of the search
+		return nil, err
+	}
 	s.Workers, s.Late = 1, late
 	return engine.Play(ctx, d, s, plan)
 }
@@ -127,7 +131,7 @@ func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*e
 			requests.Add(1)
 			return inner.RoundTrip(r)
 		}))
-		proxy, err := newProxy(target, api, of.Client.Transport)
+		proxy, err := newProxy(&d.known, target, api, of.Client.Transport)
 		if err != nil {
 			return err
 		}
@@ -144,14 +148,14 @@ func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*e
 	if err == nil {
 		err = plane.follower.failure()
 	}
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	if err == nil && out.Stuck != nil && want == nil {
 		if requests.Load() == 0 {
 			out.Stuck.Reason += "\nthe subject has sent no request to the API server at $KUBECONFIG"
 		}
 		out.Stuck.Reason += printed.String()
+	}
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
 	return out, err
 }

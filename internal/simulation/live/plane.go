@@ -35,6 +35,9 @@ type plane struct {
 // settled is how long a new control plane must change nothing before it is used.
 const settled = 500 * time.Millisecond
 
+// listed is how long the API server may take to list the kind of an established definition.
+const listed = time.Minute
+
 // newPlane starts a control plane. ctx bounds the start.
 func newPlane(ctx context.Context, crds []*unstructured.Unstructured, progress io.Writer) (*plane, error) {
 	c, err := cluster.Start(ctx, cluster.Options{ControllerManager: true, Kubelet: true, Progress: progress})
@@ -65,7 +68,7 @@ func (p *plane) prepare(ctx, follow context.Context, crds []*unstructured.Unstru
 	if err := install(ctx, client, crds); err != nil {
 		return err
 	}
-	if p.resources, err = served(p.config); err != nil {
+	if p.resources, err = servedWith(ctx, p.config, crds); err != nil {
 		return err
 	}
 	p.follower = newFollower(client)
@@ -138,6 +141,41 @@ func condition(u *unstructured.Unstructured, of string) (status, message string)
 	return status, message
 }
 
+// servedWith returns the resources of an API server when the definitions are among them. A definition is established
+// before the API server lists its kind.
+func servedWith(
+	ctx context.Context, cfg *rest.Config, crds []*unstructured.Unstructured,
+) ([]apiserver.Resource, error) {
+	limit := time.NewTimer(listed)
+	defer limit.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		all, err := served(cfg)
+		if err != nil {
+			return nil, err
+		}
+		missing := slices.IndexFunc(crds, func(crd *unstructured.Unstructured) bool { return !lists(all, crd) })
+		if missing < 0 {
+			return all, nil
+		}
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			return nil, fmt.Errorf("the API server does not serve the CustomResourceDefinition %s", crds[missing].GetName())
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// lists reports whether the resource of a definition is among the others.
+func lists(all []apiserver.Resource, crd *unstructured.Unstructured) bool {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+	return slices.ContainsFunc(all, func(r apiserver.Resource) bool { return r.Group == group && r.Resource == plural })
+}
+
 // served returns the resources of an API server in their preferred versions.
 func served(cfg *rest.Config) ([]apiserver.Resource, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
@@ -182,6 +220,7 @@ func followed(res apiserver.Resource) bool {
 
 // supply prepares control planes before they are needed: while one is in use, the next one starts.
 type supply struct {
+	first  chan error // of the start of the first one
 	ready  chan prepared
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -194,11 +233,17 @@ type prepared struct {
 
 func newSupply(crds []*unstructured.Unstructured, progress io.Writer) *supply {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &supply{ready: make(chan prepared), cancel: cancel, done: make(chan struct{})}
+	s := &supply{
+		first: make(chan error, 1), ready: make(chan prepared), cancel: cancel, done: make(chan struct{}),
+	}
 	go func() {
 		defer close(s.done)
 		for ctx.Err() == nil {
 			p, err := newPlane(ctx, crds, progress)
+			select {
+			case s.first <- err:
+			default: // only the first one is read
+			}
 			select {
 			case s.ready <- prepared{p, err}:
 			case <-ctx.Done():
@@ -209,6 +254,16 @@ func newSupply(crds []*unstructured.Unstructured, progress io.Writer) *supply {
 		}
 	}()
 	return s
+}
+
+// started waits until the first control plane has started. It returns the error of the start.
+func (s *supply) started(ctx context.Context) error {
+	select {
+	case err := <-s.first:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // take returns a control plane that the caller has to close.

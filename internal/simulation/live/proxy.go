@@ -9,19 +9,22 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
 // proxy serves the API server, and the services outside the cluster, to one process of the subject.
 type proxy struct {
 	address string
+	known   *addresses
 	server  *http.Server
 	done    chan struct{}
 }
 
-// newProxy serves requests with the path of a resource by api, and those to other hosts by outside.
-func newProxy(target *url.URL, api, outside http.RoundTripper) (*proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// newProxy serves requests with the path of a resource by api, and those to other hosts by outside. It listens on a
+// known address if there is a free one.
+func newProxy(known *addresses, target *url.URL, api, outside http.RoundTripper) (*proxy, error) {
+	l, err := known.listen()
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +36,7 @@ func newProxy(target *url.URL, api, outside http.RoundTripper) (*proxy, error) {
 		readable(r.Out.Header)
 	})
 	toOutside := reverse(outside, func(r *httputil.ProxyRequest) { r.Out.URL = r.In.URL })
-	p := &proxy{address: l.Addr().String(), done: make(chan struct{})}
+	p := &proxy{address: l.Addr().String(), known: known, done: make(chan struct{})}
 	p.server = &http.Server{
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0),
@@ -59,6 +62,34 @@ func newProxy(target *url.URL, api, outside http.RoundTripper) (*proxy, error) {
 func (p *proxy) close() {
 	_ = p.server.Close()
 	<-p.done
+	p.known.release(p.address)
+}
+
+// addresses are those of ended proxies. Further proxies use them again, so that the errors of the subject, which have
+// the address of its API server, are the same in each run. It is safe for concurrent use.
+type addresses struct {
+	mu   sync.Mutex
+	free []string
+}
+
+// listen listens on a free address, or on a new one if there is none or it cannot be used any more.
+func (a *addresses) listen() (net.Listener, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.free) > 0 {
+		address := a.free[0]
+		a.free = a.free[1:]
+		if l, err := net.Listen("tcp", address); err == nil {
+			return l, nil
+		}
+	}
+	return net.Listen("tcp", "127.0.0.1:0")
+}
+
+func (a *addresses) release(address string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.free = append(a.free, address)
 }
 
 // reverse returns a handler that sends requests with a transport. An error of the transport breaks the connection.

@@ -217,7 +217,8 @@ func (r *Run) calm() time.Duration {
 	return r.o.Pace.Calm
 }
 
-// Await waits until condition returns nil. It gives up when nothing changes any more, and returns the last error.
+// Await waits until condition returns nil. It gives up when nothing changes any more, or ctx ends, and returns the last
+// error.
 func (r *Run) Await(ctx context.Context, condition func() error) error {
 	begin, calm, tooLong := time.Now(), r.o.Pace.Calm, r.o.Pace.TooLong
 	r.rec.restart()
@@ -245,7 +246,7 @@ func (r *Run) Await(ctx context.Context, condition func() error) error {
 		}
 		t.Stop()
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return err
 		}
 	}
 }

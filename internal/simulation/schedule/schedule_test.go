@@ -128,7 +128,7 @@ func TestConditionTrue(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if err := conditionTrue(obj, "Ready"); err != nil {
+		if err := conditionIs(obj, "Ready", "True"); err != nil {
 			got = err.Error()
 		}
 		if got != tt.want {
@@ -163,5 +163,45 @@ func TestOutsideCountsEffects(t *testing.T) {
 	call("POST", "/disks", "2")
 	if diff := cmp.Diff(map[string]int{"POST x/disks": 2, "POST x/nets": 2}, o.effects()); diff != "" {
 		t.Errorf("effects (-want +got):\n%s", diff)
+	}
+}
+
+// Steps that wait for a state are reached by it, and otherwise say what is missing.
+func TestAwait(t *testing.T) {
+	pods := apiserver.Resource{Version: "v1", Resource: "pods", Kind: "Pod", Namespaced: true}
+	stalled := map[string]any{"type": "Stalled", "status": "False", "observedGeneration": int64(2)}
+	pod := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "a", "namespace": "default", "generation": int64(2)},
+		"status":   map[string]any{"conditions": []any{stalled}},
+	}}
+	for _, tt := range []struct {
+		step      Step
+		name, err string
+	}{
+		{Exists("pods/a"), "await pods/a", ""},
+		{Exists("pods/b"), "await pods/b", "it does not exist"},
+		{Gone("pods/b"), "await the end of pods/b", ""},
+		{AwaitCondition("pods/a", "Stalled", "False"), "await Stalled=False of pods/a", ""},
+		{AwaitCondition("pods/a", "Stalled", "false"), "await Stalled=false of pods/a", ""},
+		{AwaitCondition("pods/a", "Stalled", ""), "await Stalled of pods/a", "the condition Stalled is False: <nil>"},
+		{AwaitCondition("pods/a", "Ready", ""), "await Ready of pods/a", "there is no condition Ready"},
+		{AwaitCondition("pods/b", "Ready", ""), "await Ready of pods/b", "pods/b does not exist"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &Run{o: Options{
+				Resources: func() []apiserver.Resource { return []apiserver.Resource{pods} }, Progress: func() {},
+				Pace: Pace{Calm: 20 * time.Second, TooLong: time.Minute},
+			}}
+			r.rec = newRecorder(newInjector(engine.Plan{}, newGates()), engine.Plan{}, true)
+			r.OnChange(apiserver.Change{Resource: pods, New: pod})
+			got := ""
+			if err := tt.step.Play(t.Context(), r); err != nil {
+				got, _, _ = strings.Cut(err.Error(), " (nothing changed for 20s)")
+			}
+			if got != tt.err || tt.step.Name != tt.name {
+				t.Errorf("%s, %q: the error is %q, want %q", tt.step.Name, tt.name, got, tt.err)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,10 +52,26 @@ func Await(name string, condition func(*Run) error) Step {
 	}}
 }
 
-// AwaitCondition returns a step that waits until a condition has status True, for the present generation.
-func AwaitCondition(object, conditionType string) Step {
-	return Await("await "+conditionType+" of "+object, func(r *Run) error {
-		return r.conditionTrue(object, conditionType)
+// AwaitCondition returns a step that waits until a condition has a status, for the present generation. An empty status
+// is True.
+func AwaitCondition(object, conditionType, status string) Step {
+	name := "await " + conditionType + " of " + object
+	if status == "" {
+		status = "True"
+	} else {
+		name = "await " + conditionType + "=" + status + " of " + object
+	}
+	return Await(name, func(r *Run) error { return r.conditionIs(object, conditionType, status) })
+}
+
+// Exists returns a step that waits until an object exists.
+func Exists(object string) Step {
+	return Await("await "+object, func(r *Run) error {
+		u, err := r.Object(object)
+		if err == nil && u == nil {
+			err = errors.New("it does not exist")
+		}
+		return err
 	})
 }
 
@@ -83,7 +100,7 @@ func Wait(d time.Duration) Step {
 	}}
 }
 
-func (r *Run) conditionTrue(object, conditionType string) error {
+func (r *Run) conditionIs(object, conditionType, status string) error {
 	u, err := r.Object(object)
 	if err != nil {
 		return err
@@ -91,11 +108,11 @@ func (r *Run) conditionTrue(object, conditionType string) error {
 	if u == nil {
 		return fmt.Errorf("%s does not exist", object)
 	}
-	return conditionTrue(u, conditionType)
+	return conditionIs(u, conditionType, status)
 }
 
-// conditionTrue returns nil if the condition is True, for the present generation if it names one.
-func conditionTrue(u *unstructured.Unstructured, conditionType string) error {
+// conditionIs returns nil if the condition has the status, for the present generation if it names one.
+func conditionIs(u *unstructured.Unstructured, conditionType, status string) error {
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	others := ""
 	for _, c := range conditions {
@@ -115,7 +132,7 @@ func conditionTrue(u *unstructured.Unstructured, conditionType string) error {
 		if g, ok := m["observedGeneration"].(int64); ok && g < u.GetGeneration() {
 			return fmt.Errorf("the condition %s is that of generation %d, not %d", conditionType, g, u.GetGeneration())
 		}
-		if m["status"] != "True" {
+		if got, _ := m["status"].(string); !strings.EqualFold(got, status) {
 			return fmt.Errorf("the condition %s is %v: %v", conditionType, m["status"], m["message"])
 		}
 		return nil

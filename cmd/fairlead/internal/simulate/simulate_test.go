@@ -43,6 +43,12 @@ func TestReadWorkload(t *testing.T) {
   with: {phase: Done}
 - wait: configmaps/a
   for: jsonpath={.status.phase}=Done
+- wait: configmaps/a
+  for: jsonpath={.status.phase}
+- wait: configmaps/a
+  for: condition=Stalled=False
+- wait: configmaps/b
+  for: create
 - sleep: 1500ms
 - delete: configmaps/a
 - wait: configmaps/a
@@ -57,7 +63,9 @@ func TestReadWorkload(t *testing.T) {
 		names = append(names, strings.ReplaceAll(s.Name, dir+"/", ""))
 	}
 	want := "apply map.yaml; await Ready of configmaps/a; patch configmaps/a; patch the status of configmaps/a; " +
-		"await {.status.phase} of configmaps/a; wait 1.5s; delete configmaps/a; await the end of configmaps/a"
+		"await {.status.phase} of configmaps/a; " +
+		"await {.status.phase} of configmaps/a; await Stalled=False of configmaps/a; await configmaps/b; wait 1.5s; " +
+		"delete configmaps/a; await the end of configmaps/a"
 	if got := strings.Join(names, "; "); got != want {
 		t.Errorf("the steps are\n%s\nwant\n%s", got, want)
 	}
@@ -75,8 +83,8 @@ func TestMistakesInWorkload(t *testing.T) {
 		"- patch: pods/a":                                  "patch needs it",
 		"- {delete: pods/a, for: delete}":                  "for belongs to wait",
 		"- wait: pods/a":                                   "wait needs it",
-		"- {wait: pods/a, for: ready}":                     "it is not condition=TYPE, jsonpath={PATH}=VALUE or delete",
-		"- {wait: pods/a, for: 'jsonpath={.a}'}":           "a value has to follow",
+		"- {wait: pods/a, for: ready}":                     "it is not condition=TYPE, ",
+		"- {wait: pods/a, for: 'jsonpath={.a}b'}":          "jsonpath={PATH}=VALUE, create or delete",
 		"- {wait: pods/a, for: 'jsonpath={[}=1'}":          "cannot read the path",
 		"- {patch: pods/a, with: {}, subresource: scale}":  "can only be status",
 		"- sleep: soon":                                    "invalid duration",

@@ -115,21 +115,27 @@ func waitFor(object, condition string) (schedule.Step, error) {
 	switch {
 	case kind == "delete" && rest == "":
 		return schedule.Gone(object), nil
+	case kind == "create" && rest == "":
+		return schedule.Exists(object), nil
 	case kind == "condition" && rest != "":
-		return schedule.AwaitCondition(object, rest), nil
+		name, status, _ := strings.Cut(rest, "=")
+		return schedule.AwaitCondition(object, name, status), nil
 	case kind == "jsonpath" && strings.HasPrefix(rest, "{"):
-		end := strings.LastIndex(rest, "}")
-		if end < 0 || !strings.HasPrefix(rest[end+1:], "=") {
-			return schedule.Step{}, fmt.Errorf(
-				"cannot read the condition %q: a value has to follow, as in jsonpath={.status.phase}=Done", condition)
+		end := strings.LastIndex(rest, "}") + 1
+		path, after := rest[:end], rest[end:]
+		if value, ok := strings.CutPrefix(after, "="); ok {
+			return waitForField(object, path, func(got string) bool { return got == value }, fmt.Sprintf("not %q", value))
 		}
-		return waitForField(object, rest[:end+1], rest[end+2:])
+		if after == "" {
+			return waitForField(object, path, func(got string) bool { return got != "" }, "and must have a value")
+		}
 	}
-	return schedule.Step{}, fmt.Errorf(
-		"cannot read the condition %q: it is not condition=TYPE, jsonpath={PATH}=VALUE or delete", condition)
+	return schedule.Step{}, fmt.Errorf("cannot read the condition %q: it is not condition=TYPE, condition=TYPE=STATUS, "+
+		"jsonpath={PATH}, jsonpath={PATH}=VALUE, create or delete", condition)
 }
 
-func waitForField(object, path, value string) (schedule.Step, error) {
+// waitForField waits until the text of a field is accepted. wanted says which one is.
+func waitForField(object, path string, accepts func(string) bool, wanted string) (schedule.Step, error) {
 	field := jsonpath.New("field").AllowMissingKeys(true)
 	if err := field.Parse(path); err != nil {
 		return schedule.Step{}, fmt.Errorf("cannot read the path %s: %w", path, err)
@@ -143,8 +149,8 @@ func waitForField(object, path, value string) (schedule.Step, error) {
 			return fmt.Errorf("%s does not exist", object)
 		}
 		got, err := text(field, u)
-		if err == nil && got != value {
-			err = fmt.Errorf("%s of %s is %q, not %q", path, object, got, value)
+		if err == nil && !accepts(got) {
+			err = fmt.Errorf("%s of %s is %q, %s", path, object, got, wanted)
 		}
 		return err
 	}), nil

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -56,9 +57,44 @@ func build(t *testing.T, pkg string) string {
 
 // started is a run of fairlead simulate.
 type started struct {
-	cmd         *exec.Cmd
-	out, errors bytes.Buffer
-	temp        string
+	ctx    context.Context // of the process
+	cmd    *exec.Cmd
+	out    bytes.Buffer
+	errors progress
+	temp   string
+}
+
+// progress is what a process has written so far. It is safe for concurrent use.
+type progress struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	changed chan struct{} // closed at the next write; nil: nobody waits
+}
+
+func (p *progress) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+	return p.text.Write(b)
+}
+
+func (p *progress) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// next returns the text so far, and a channel that is closed at the next write.
+func (p *progress) next() (string, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return p.text.String(), p.changed
 }
 
 func start(t *testing.T, fairlead string, args ...string) *started {
@@ -67,9 +103,9 @@ func start(t *testing.T, fairlead string, args ...string) *started {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &started{temp: t.TempDir()}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
+	s := &started{ctx: ctx, temp: t.TempDir()}
 	s.cmd = exec.CommandContext(ctx, fairlead, append([]string{"simulate"}, args...)...)
 	s.cmd.Env = append(os.Environ(), "TMPDIR="+s.temp)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.errors
@@ -132,33 +168,65 @@ func TestNotJudged(t *testing.T) {
 		"the subject has sent no request to the API server")
 }
 
-// Ctrl-C ends the search, and leaves no process and no file behind.
-func TestInterrupt(t *testing.T) {
-	t.Parallel()
-	fairlead := build(t, "../../..")
-	pid := filepath.Join(t.TempDir(), "pid")
-	s := start(t, fairlead, "--workload", files(t, workload), "--", "sh", "-c", "echo $$ > "+pid+"; sleep 600")
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
+// interruptAt sends Ctrl-C when the text appears on stderr.
+func (s *started) interruptAt(t *testing.T, text string) {
+	t.Helper()
 	for {
-		if b, err := os.ReadFile(pid); err == nil && strings.HasSuffix(string(b), "\n") {
+		so, next := s.errors.next()
+		if strings.Contains(so, text) {
 			break
 		}
 		select {
-		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatal("the subject was not started")
+		case <-next:
+		case <-s.ctx.Done():
+			t.Fatalf("%q does not appear on stderr:\n%s", text, so)
 		}
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	s.end(t, 2, "interrupted")
-	b, err := os.ReadFile(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := exec.CommandContext(t.Context(), "kill", "-0", strings.TrimSpace(string(b))).Run(); err == nil {
-		t.Errorf("the process %s of the subject still runs", strings.TrimSpace(string(b)))
+}
+
+// Ctrl-C ends the command in each of its phases. It shows the report so far, and leaves no process and no file behind.
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	fairlead, granter := build(t, "../../.."), build(t, "./granter")
+	for _, tt := range []struct {
+		phase string
+		args  []string
+		code  int
+		says  []string
+	}{
+		{"the workload is being played without faults", nil, 2, []string{"0 findings in 0 schedules", "interrupted"}},
+		{"1 of ", []string{"-safe"}, 2, []string{"0 findings in 1 schedule ", "interrupted"}},
+		{
+			"a suspicion is being confirmed: left over: secrets/default/disk-*", nil, 2,
+			[]string{"suspicion 1 (left over, not confirmed before the end: shown by 0 of 0 replays)", "interrupted"},
+		},
+		{
+			"a finding is being shrunk", nil, 1,
+			[]string{"finding 1 (left over, shown by ", "note:   the search ended before it could look for fewer faults"},
+		},
+	} {
+		t.Run(tt.phase, func(t *testing.T) {
+			t.Parallel()
+			pids := filepath.Join(t.TempDir(), "pids")
+			args := []string{
+				"--workload", files(t, granted), "--faults", "crash", "--for", "15m", "--",
+				"sh", "-c", `echo $$ >> "$0"; exec "$@"`, pids, granter,
+			}
+			s := start(t, fairlead, append(args, tt.args...)...)
+			s.interruptAt(t, tt.phase)
+			s.end(t, tt.code, tt.says...)
+			b, err := os.ReadFile(pids)
+			if err != nil && tt.args != nil { // otherwise it may not have been started yet
+				t.Fatal(err)
+			}
+			for _, pid := range strings.Fields(string(b)) {
+				if err := exec.CommandContext(t.Context(), "kill", "-0", pid).Run(); err == nil {
+					t.Errorf("the process %s of the subject still runs", pid)
+				}
+			}
+		})
 	}
 }
