@@ -205,7 +205,10 @@ func TestInterrupt(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		{"Reference", "the workload is being played without faults", nil, 2, []string{"0 findings in 0 schedules", "interrupted"}},
+		{
+			"Reference", "the workload is being played without faults", nil, 2,
+			[]string{"0 findings in 0 schedules", "interrupted"},
+		},
 		{"Search", "1 of ", []string{"-safe"}, 2, []string{"0 findings in 1 schedule ", "interrupted"}},
 		{
 			"Confirm", "a suspicion is being confirmed: left over: secrets/default/disk-*", nil, 2,
