@@ -30,7 +30,11 @@ type etcdServer struct {
 func newEtcd(binary, dir string, noSync bool, extra []string) (*etcdServer, error) {
 	e := &etcdServer{binary: binary, dir: dir, noSync: noSync, extra: extra, socket: filepath.Join(dir, "etcd.sock")}
 	if len(e.socket) > socketPathLimit {
-		short, err := os.MkdirTemp("", "fl") // mode 0700
+		parent := "" // the default
+		if len(filepath.Join(os.TempDir(), "fl0123456789", "etcd.sock")) > socketPathLimit {
+			parent = "/tmp"
+		}
+		short, err := os.MkdirTemp(parent, "fl") // mode 0700
 		if err != nil {
 			return nil, err
 		}

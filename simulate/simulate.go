@@ -121,7 +121,9 @@ func search(t *testing.T, id string, s Subject, parts []Part) (*engine.Report, e
 		report, err = engine.Play(ctx, pool, o, plan)
 	}
 	if err == nil && c.out != "" {
-		err = engine.Write(c.out, report, names(t))
+		if err = engine.Write(c.out, report, names(t)); err != nil {
+			err = fmt.Errorf("%w\n%s", err, engine.Text(report, names(t)))
+		}
 	}
 	return report, err
 }

@@ -59,7 +59,7 @@ func parse(arguments []string) (options, error) {
 	flags.StringVar(&o.repository, "repository", "..", "the `directory` of Fairlead's repository")
 	flags.StringVar(&o.dir, "dir", "",
 		"the `directory` of modules and reports (default: fairlead/bugs in the user's cache directory)")
-	flags.DurationVar(&o.search, "for", 15*time.Minute, "begin no new schedule of a version after this time")
+	flags.DurationVar(&o.search, "for", 15*time.Minute, "the time of all runs of a version")
 	flags.BoolVar(&o.verbose, "v", false, "print the whole report of each version")
 	bugs := flags.String("bugs", "", "a regular `expression` of the names of bugs, such as cert-manager")
 	only := flags.String("only", "", "before or after: only the versions before or after the fix")

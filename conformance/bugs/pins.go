@@ -99,4 +99,14 @@ var pins = []pin{
 		// The text of an error stays in the status after the operator has recovered from it.
 		remains: `^rayclusters\.ray\.io/default/train: status\.reason is `,
 	},
+	{
+		name:   "argo-rollouts",
+		issue:  "https://github.com/argoproj/argo-rollouts/issues/4842",
+		module: "github.com/argoproj/argo-rollouts", versions: [2]string{"v1.9.0", "v1.10.0"},
+		program:     "github.com/argoproj/argo-rollouts/cmd/rollouts-controller",
+		definitions: [2][]string{{"manifests/crds/*-crd.yaml"}, {"manifests/crds/*-crd.yaml"}},
+		verdict:     "invariant", about: `^the Experiment has failed: .*replicaset\.apps "compare-\w+" not found`,
+		// An Experiment also fails if a write to one of its ReplicaSets fails once.
+		remains: `^the Experiment has failed: `,
+	},
 }

@@ -104,11 +104,11 @@ func run(cmd *cobra.Command, s cli.Streams, o *options, command []string) error 
 	search.Progress = func(line string) { _, _ = fmt.Fprintln(s.Err, line) }
 	report, err := live.Play(cmd.Context(), subject, search, plan)
 	names := engine.Names{Replay: func(plan string) string { return o.again(plan, command) }}
-	if err == nil && o.out != "" {
-		err = engine.Write(o.out, report, names)
-	}
 	if err == nil {
 		_, err = fmt.Fprintln(s.Out, engine.Text(report, names))
+	}
+	if err == nil && o.out != "" {
+		err = engine.Write(o.out, report, names)
 	}
 	if err == nil {
 		if len(report.Findings) > 0 {
@@ -135,6 +135,11 @@ func (o *options) read(command []string) (subject live.Options, search engine.Op
 	if o.crds != "" {
 		if subject.CRDs, err = schedule.ReadDefinitions(o.crds); err != nil {
 			return subject, search, nil, fmt.Errorf("cannot read the CustomResourceDefinitions: %w", err)
+		}
+	}
+	if o.out != "" { // now, instead of at the end
+		if err = os.MkdirAll(o.out, 0o777); err != nil {
+			return subject, search, nil, fmt.Errorf("cannot create the directory of the findings: %w", err)
 		}
 	}
 	if o.duration <= 0 || o.schedules < 0 {

@@ -106,14 +106,15 @@ func TestUsage(t *testing.T) {
 		steps:                      "the command of the controller is missing",
 		"-- true":                  "--workload is missing",
 		"--workload=missing -- sh": "cannot read the workload",
-		"--workload=" + filepath.Join(dir, "empty.yaml") + " -- sh":          "has no steps",
-		steps + " -- no-such-program":                                        "cannot run the command",
-		steps + " --faults=storm -- sh":                                      `there is no class of faults "storm"`,
-		steps + " --for=-1s -- sh":                                           "--for must be positive",
-		steps + " --schedules=-1 -- sh":                                      "--schedules not negative",
-		steps + " --crds=" + filepath.Join(dir, "crd.yaml") + " -- sh":       "there is no CustomResourceDefinition",
-		steps + " --replay=" + filepath.Join(dir, "plan.json") + " -- sh":    "cannot decode the plan",
-		steps + " --replay=" + filepath.Join(dir, "missing.json") + " -- sh": "cannot read the plan to replay",
+		"--workload=" + filepath.Join(dir, "empty.yaml") + " -- sh":            "has no steps",
+		steps + " -- no-such-program":                                          "cannot run the command",
+		steps + " --out=" + filepath.Join(dir, "crd.yaml", "found") + " -- sh": "cannot create the directory of the findings",
+		steps + " --faults=storm -- sh":                                        `there is no class of faults "storm"`,
+		steps + " --for=-1s -- sh":                                             "--for must be positive",
+		steps + " --schedules=-1 -- sh":                                        "--schedules not negative",
+		steps + " --crds=" + filepath.Join(dir, "crd.yaml") + " -- sh":         "there is no CustomResourceDefinition",
+		steps + " --replay=" + filepath.Join(dir, "plan.json") + " -- sh":      "cannot decode the plan",
+		steps + " --replay=" + filepath.Join(dir, "missing.json") + " -- sh":   "cannot read the plan to replay",
 	} {
 		cmd := NewCommand(cli.Streams{Out: io.Discard, Err: &bytes.Buffer{}})
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true

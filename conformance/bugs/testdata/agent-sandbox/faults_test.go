@@ -25,7 +25,7 @@ import (
 	"github.com/fairlead-io/fairlead/simulate"
 )
 
-var until = flag.Duration("for", 2*time.Minute, "begin no new schedule after this time")
+var until = flag.Duration("for", 2*time.Minute, "the time of all runs")
 
 func TestFaults(t *testing.T) {
 	ctrl.SetLogger(logr.Discard())

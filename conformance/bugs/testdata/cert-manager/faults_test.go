@@ -33,7 +33,7 @@ import (
 	"github.com/fairlead-io/fairlead/simulate"
 )
 
-var until = flag.Duration("for", 2*time.Minute, "begin no new schedule after this time")
+var until = flag.Duration("for", 2*time.Minute, "the time of all runs")
 
 func TestFaults(t *testing.T) {
 	klog.SetLogger(logr.Discard())

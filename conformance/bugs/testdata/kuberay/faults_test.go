@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/simulate"
 )
 
-var until = flag.Duration("for", 5*time.Minute, "begin no new schedule after this time")
+var until = flag.Duration("for", 5*time.Minute, "the time of all runs")
 
 func TestFaults(t *testing.T) {
 	simulate.Test(t, simulate.Subject{CRDs: "crds"},

@@ -57,11 +57,13 @@ func build(t *testing.T, pkg string) string {
 
 // started is a run of fairlead simulate.
 type started struct {
-	ctx    context.Context // of the process
 	cmd    *exec.Cmd
 	out    bytes.Buffer
 	errors progress
 	temp   string
+
+	err   error // of the process, set before ended is closed
+	ended chan struct{}
 }
 
 // progress is what a process has written so far. It is safe for concurrent use.
@@ -105,22 +107,27 @@ func start(t *testing.T, fairlead string, args ...string) *started {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
-	s := &started{ctx: ctx, temp: t.TempDir()}
+	s := &started{temp: t.TempDir(), ended: make(chan struct{})}
 	s.cmd = exec.CommandContext(ctx, fairlead, append([]string{"simulate"}, args...)...)
 	s.cmd.Env = append(os.Environ(), "TMPDIR="+s.temp)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.errors
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	go func() {
+		defer close(s.ended)
+		s.err = s.cmd.Wait()
+	}()
 	return s
 }
 
 // end waits for the end, and checks the exit code, the output and that no file is left.
 func (s *started) end(t *testing.T, code int, says ...string) {
 	t.Helper()
+	<-s.ended
 	var exit *exec.ExitError
-	if err := s.cmd.Wait(); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
+	if s.err != nil && !errors.As(s.err, &exit) {
+		t.Fatal(s.err)
 	}
 	text := s.out.String() + s.errors.String()
 	if got := s.cmd.ProcessState.ExitCode(); got != code {
@@ -178,8 +185,8 @@ func (s *started) interruptAt(t *testing.T, text string) {
 		}
 		select {
 		case <-next:
-		case <-s.ctx.Done():
-			t.Fatalf("%q does not appear on stderr:\n%s", text, so)
+		case <-s.ended:
+			t.Fatalf("it has ended (%v), and %q does not appear on stderr:\n%s", s.err, text, so)
 		}
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -192,23 +199,27 @@ func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	fairlead, granter := build(t, "../../.."), build(t, "./granter")
 	for _, tt := range []struct {
+		name  string // short, since it is part of the path of a socket
 		phase string
 		args  []string
 		code  int
 		says  []string
 	}{
-		{"the workload is being played without faults", nil, 2, []string{"0 findings in 0 schedules", "interrupted"}},
-		{"1 of ", []string{"-safe"}, 2, []string{"0 findings in 1 schedule ", "interrupted"}},
 		{
-			"a suspicion is being confirmed: left over: secrets/default/disk-*", nil, 2,
+			"Reference", "the workload is being played without faults", nil, 2,
+			[]string{"0 findings in 0 schedules", "interrupted"},
+		},
+		{"Search", "1 of ", []string{"-safe"}, 2, []string{"0 findings in 1 schedule ", "interrupted"}},
+		{
+			"Confirm", "a suspicion is being confirmed: left over: secrets/default/disk-*", nil, 2,
 			[]string{"suspicion 1 (left over, not confirmed before the end: shown by 0 of 0 replays)", "interrupted"},
 		},
 		{
-			"a finding is being shrunk", nil, 1,
+			"Shrink", "a finding is being shrunk", nil, 1,
 			[]string{"finding 1 (left over, shown by ", "note:   the search ended before it could look for fewer faults"},
 		},
 	} {
-		t.Run(tt.phase, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pids := filepath.Join(t.TempDir(), "pids")
 			args := []string{
