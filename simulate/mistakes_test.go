@@ -62,7 +62,8 @@ func TestNotJudged(t *testing.T) {
 			"\n  the last output:\n    cannot reach the moon\n",
 		},
 		{
-			"Refused", toys.Subject(createEmptyPod), []simulate.Part{simulate.Await(never)},
+			"Refused", toys.Subject(createEmptyPod),
+			[]simulate.Part{simulate.Await(never)},
 			"create pods/default/a → 422: Pod \"a\" is invalid: spec.containers: Required value",
 		},
 		{
