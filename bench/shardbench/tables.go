@@ -226,7 +226,7 @@ func (t *table) bars(w io.Writer) {
 		for _, x := range []struct {
 			what string
 			bar  float64
-		}{{"SIGTERM", 1}, {"SIGKILL", 15}, {"SIGSTOP", 15}} {
+		}{{"SIGTERM", 1}, {"SIGKILL", 20}, {"SIGSTOP", 20}} {
 			line("takeover after "+x.what, gate, t.took(c, x.what, whole), x.bar, seconds)
 		}
 	}
