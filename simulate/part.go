@@ -158,9 +158,10 @@ func Schedules(n int) Part {
 	})
 }
 
-// Until bounds the real time of the search with the runs without faults. What is in progress then, such as the
-// confirmation of a suspicion, may take three minutes more. The default is two minutes. With Command, it is five, and
-// the time counts from the start of the first control plane. The search also ends before the deadline of the test.
+// Until bounds the real time of the search, including the runs without faults. The default is two minutes. With
+// Command, it is five minutes from the start of the first control plane. No schedule begins later. A schedule in
+// progress, and the confirmation of what it shows, may take three minutes more. The search also ends before the
+// deadline of the test.
 func Until(d time.Duration) Part {
 	return partFunc(func(c *course) error {
 		if d <= 0 {

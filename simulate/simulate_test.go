@@ -43,8 +43,8 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// repaired checks that a repaired bug has no finding. A search ends when it has played all pairs of faults, so another
-// one follows, with another seed.
+// repaired checks that a repaired bug has no finding. A search ends when it has played all pairs of faults. Further
+// searches with other seeds play the rest of the schedules.
 func repaired(t *testing.T, bug toys.Bug) {
 	t.Helper()
 	schedules := 100

@@ -148,8 +148,8 @@ func TestNotReadyForOne(t *testing.T) {
 	})
 }
 
-// TestSlowReady checks that a member that takes long to become ready keeps its slots. One that has given its slots away
-// does not get its share back before it is ready for the slot that it tries.
+// TestSlowReady checks that a member keeps its slots while it becomes ready, however long that takes. A member that has
+// given its slots away gets its share back only when it is ready for the slot that it tries.
 func TestSlowReady(t *testing.T) {
 	withReadiness(t, func(t *testing.T, w *world, p []*process, u []*unreadyFor) {
 		before := p[0].g.Held()

@@ -47,8 +47,8 @@ func lossy(until time.Duration) Options {
 	return Options{Seed: 1, Steps: 2, Faults: Classes["lost"], Until: until}
 }
 
-// The time of a search counts from its begin. What is in progress at its end may go on for the overtime. Nothing that
-// was seen is dropped: an error says why there is no verdict, a suspicion or a finding says what was left to do.
+// The time of a search counts from its start. Runs in progress at its end may take the overtime. Nothing that was seen
+// is dropped: an error says why there is no verdict, a suspicion or a finding says what was left to do.
 func TestSearchTime(t *testing.T) {
 	const minute = time.Minute
 	for _, tt := range []struct {

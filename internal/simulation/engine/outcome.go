@@ -39,7 +39,7 @@ type Outcome struct {
 	Values Values `json:"values,omitempty"`
 	// Warnings are facts about the run that the report shows once.
 	Warnings []string `json:"warnings,omitempty"`
-	// Output is the end of what the subject printed, if it fails without faults.
+	// Output has the last lines that the subject printed. Only a run without faults that fails has it.
 	Output string `json:"output,omitempty"`
 	// Elapsed is the duration of the run on its own clock.
 	Elapsed time.Duration `json:"elapsed"`

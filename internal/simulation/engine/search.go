@@ -16,21 +16,20 @@ const (
 	confirmed   = 2 // of these replays must show the symptom
 	maxFindings = 5
 	maxLines    = 10 // of the report about one subject
-	// overtime is how long a schedule in progress, and the confirmation of what it shows, may go on after Until. It is
-	// enough for two replays in which a program gets stuck, and three runs without faults.
+	// overtime bounds the time after Until in which a schedule may end and what it shows may be confirmed. It is enough
+	// for two replays in which a program gets stuck, and three runs without faults.
 	overtime = 3 * time.Minute
 )
 
-// errTime is the cause of the end of a run that the time of its search did not suffice for.
+// errTime is the cause of a context that ends with the time of its search.
 var errTime = errors.New("the time of the search has ended")
 
 // Options configure a search. The zero value plays all faults, without a bound.
 type Options struct {
 	Seed      uint64
 	Schedules int // largest number of schedules with faults; 0: no bound
-	// Until bounds a search, with the runs without faults; 0: no bound. Later, no new schedule begins, and only what is
-	// in progress goes on for three minutes more: a schedule, and the confirmation of what it shows. It does not bound
-	// a replay.
+	// Until bounds a search, including the runs without faults; 0: no bound. No new schedule begins after it. A schedule
+	// in progress, and the confirmation of what it shows, may take three minutes more. Until does not bound a replay.
 	Until    time.Duration
 	Deadline time.Time   // all ends before it; zero: none
 	Faults   []FaultKind // default: all, in the order of Classes

@@ -254,7 +254,10 @@ func (w *wire) send(r *http.Request, actor string, m engine.Moment, after *engin
 	resp, err := send(r)
 	status, reason, text := 0, "", ""
 	if err == nil {
-		status, reason = resp.StatusCode, reasonOf(resp)
+		status = resp.StatusCode
+		if reason, err = reasonOf(resp); err != nil {
+			resp = nil
+		}
 	}
 	if after != nil {
 		text = after.String()
@@ -263,22 +266,23 @@ func (w *wire) send(r *http.Request, actor string, m engine.Moment, after *engin
 	return resp, err
 }
 
-// reasonOf returns the message of an answer that refuses a write, and "" for other answers.
-func reasonOf(resp *http.Response) string {
+// reasonOf returns the message of an answer that refuses a write, and "" for other answers. The body can be read after
+// it. The error is that of reading the body.
+func reasonOf(resp *http.Response) (string, error) {
 	if resp.StatusCode < http.StatusBadRequest {
-		return ""
+		return "", nil
 	}
 	body, err := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
-	resp.Body = io.NopCloser(bytes.NewReader(body))
 	if err != nil {
-		return ""
+		return "", err
 	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if status, ok := obj.(*metav1.Status); ok && err == nil {
-		return status.Message
+		return status.Message, nil
 	}
-	return ""
+	return "", nil // a proxy or a webhook may answer otherwise
 }
 
 // delayOf returns a time between 1 and 5 ms that follows from the seed and a text.

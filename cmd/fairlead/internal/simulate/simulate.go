@@ -60,10 +60,10 @@ of kubectl wait:
 	- wait: webpages/web
 	  for: delete
 
-The time of --for begins when the first control plane has started, and covers the runs without faults, the search,
-and the runs that confirm and shrink what it finds. Later, only what is in progress goes on for three minutes more: a
-schedule, and the confirmation of what it shows. The report names a suspicion that could not be confirmed by then,
-and a finding that could not be shrunk. Ctrl-C shows the report so far.
+The time of --for begins when the first control plane has started. It covers the runs without faults, the search, and
+the runs that confirm and shrink what it finds. No schedule begins later. A schedule in progress, and the
+confirmation of what it shows, may take three minutes more. The report names a suspicion that could not be confirmed
+by then, and a finding that could not be shrunk. Ctrl-C shows the report so far.
 
 Exit codes: 0 no finding, 1 a finding, 2 the program could not be judged, or a suspicion could not be confirmed.
 
