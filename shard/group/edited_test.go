@@ -470,6 +470,41 @@ func TestAllDeletedBesideNewer(t *testing.T) {
 	})
 }
 
+// TestDeletedBesideLayout: a member that cannot read a record, and waits for members of another layout, has seen that
+// there is a group. Their Leases are deleted, and they have not noticed it.
+func TestDeletedBesideLayout(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one := w.start("one", random(), Options{Layout: shard.Layout{Slots: 8}})
+		w.play(3 * time.Second)
+		one.set(func() { one.faults.blind = true })
+		if _, err := w.server.Change(leaseResource, "a", "gateways", func(u *unstructured.Unstructured) {
+			a := u.GetAnnotations()
+			a[recordAnnotation] = "{"
+			u.SetAnnotations(a)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		two := w.start("two", random(), Options{Layout: shard.Layout{Slots: 16}})
+		w.play(time.Second)
+		if _, err := w.server.Object(leaseResource, "a", "gateways"); err == nil || !errors.Is(two.g.Status().Err, ErrLayout) {
+			t.Fatalf("of the group %v, two says %v", err, two.g.Status().Err)
+		}
+		one.set(func() { one.faults.cut = true })
+		if err := w.server.Remove(leaseResource, "a", leaseName("gateways", one.g.Status().Member)); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(14 * time.Second); time.Now().Before(end); w.play(20 * time.Millisecond) {
+			if held := two.g.Held(); !held.IsEmpty() {
+				t.Fatalf("the member of the other layout holds %s", held)
+			}
+		}
+		w.play(12 * time.Second)
+		if held := two.g.Held(); !held.IsAll() {
+			t.Errorf("after the duration of a Lease it holds %s", held)
+		}
+	})
+}
+
 // TestMarked: an incarnation whose Lease says that it is dead is, however fresh it thinks it is.
 func TestMarked(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -65,14 +65,14 @@ func (l *groupLease) list(ctx context.Context) ([]lease, error) {
 	return all.Items, nil
 }
 
-// create creates the Lease. Its record adopts what fresh Leases of members name. Any Lease of a member, even a dead
-// one, shows that there was another incarnation.
+// create creates the Lease. Its record adopts what fresh Leases of members name. Any Lease that this member has ever
+// seen, even of a dead member or with a record that it cannot read, shows that there was another incarnation.
 func (l *groupLease) create(ctx context.Context, isFresh func(*lease) bool) (*lease, error) {
 	all, err := l.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r, again := fresh(l.layout, l.opt.Leader), l.uid != "" || len(all) > 0
+	r := fresh(l.layout, l.opt.Leader)
 	if l.last != nil && sameDivision(l.last.layout, l.layout) {
 		r.layout = l.last.layout
 	}
@@ -84,7 +84,7 @@ func (l *groupLease) create(ctx context.Context, isFresh func(*lease) bool) (*le
 	metav1.SetMetaDataLabel(&o.ObjectMeta, Label, l.opt.Name)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, roleAnnotation, l.opt.Role)
 	metav1.SetMetaDataAnnotation(&o.ObjectMeta, recordAnnotation, r.encode())
-	if again {
+	if l.view.known() {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, recreatedAnnotation, "true")
 	}
 	got, err := l.client.Create(ctx, o)

@@ -19,6 +19,7 @@ type view struct {
 	mu        sync.Mutex
 	seen      map[string]leasing.Observation // by name
 	absent    map[string]leasing.Stamp       // by name: since when the Lease is known to be absent
+	any       bool                           // a Lease was ever observed
 	longest   time.Duration                  // of a Lease that was ever observed
 	own       string                         // the name of the Lease of this member
 	delivered string                         // the last version of own from the watch
@@ -39,7 +40,7 @@ func (v *view) observe(l *lease) {
 func (v *view) observeLocked(l *lease) {
 	seen := v.seen[l.Name]
 	if seen.See(l, leasing.Stamp{Time: v.now()}) {
-		v.longest = max(v.longest, durationOf(l))
+		v.any, v.longest = true, max(v.longest, durationOf(l))
 		delete(v.absent, l.Name)
 		v.seen[l.Name] = seen
 	}
@@ -60,6 +61,13 @@ func (v *view) longestDuration(own time.Duration) time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return max(own, v.longest)
+}
+
+// known reports whether a Lease of the group was ever observed.
+func (v *view) known() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.any
 }
 
 // setOwn sets the name of our own Lease, and restarts the check that the watch delivers its renewals.
