@@ -121,8 +121,9 @@ func External(host string, newHandler func() http.Handler) Part {
 // a machine also builds the control plane, which takes about seven minutes.
 //
 // The program finds the API server by the environment variable KUBECONFIG; the text {kubeconfig} in an argument is
-// replaced by the same path. It has all rights. A crash kills its process group. Services of External are reached by
-// the environment variable HTTP_PROXY.
+// replaced by the same path. If it ends before its first request, it is run as in a Pod, with the variables and files
+// of a service account; this needs Linux. It has all rights. A crash kills its process group. Services of External are
+// reached by the environment variable HTTP_PROXY.
 func Command(program string, args ...string) Part {
 	return partFunc(func(c *course) error {
 		path, err := live.LookPath(program)

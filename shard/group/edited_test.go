@@ -486,8 +486,9 @@ func TestDeletedBesideLayout(t *testing.T) {
 		}
 		two := w.start("two", random(), Options{Layout: shard.Layout{Slots: 16}})
 		w.play(time.Second)
-		if _, err := w.server.Object(leaseResource, "a", "gateways"); err == nil || !errors.Is(two.g.Status().Err, ErrLayout) {
-			t.Fatalf("of the group %v, two says %v", err, two.g.Status().Err)
+		_, err := w.server.Object(leaseResource, "a", "gateways")
+		if waits := two.g.Status().Err; err == nil || !errors.Is(waits, ErrLayout) {
+			t.Fatalf("reading the group fails with %v, and the member of the other layout says %v", err, waits)
 		}
 		one.set(func() { one.faults.cut = true })
 		if err := w.server.Remove(leaseResource, "a", leaseName("gateways", one.g.Status().Member)); err != nil {

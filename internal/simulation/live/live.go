@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -18,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	groups "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/simulation/engine"
@@ -56,7 +53,8 @@ type Driver struct {
 	o       Options
 	dir     string
 	planes  *supply
-	known   addresses
+	ports   ports
+	account atomic.Pointer[account] // of a subject that runs as in a Pod
 	playing sync.Mutex
 }
 
@@ -111,48 +109,20 @@ func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*e
 	}
 	plane.follower.attach(run.OnChange)
 	run.Forget()
-	target, err := url.Parse(plane.config.Host)
+	starter, err := newStarter(d, run, plane.config)
 	if err != nil {
 		return nil, err
 	}
-	inner, err := rest.TransportFor(plane.config)
-	if err != nil {
-		return nil, err
-	}
-	clients, err := kubernetes.NewForConfig(plane.config)
-	if err != nil {
-		return nil, err
-	}
-	programs := &program{command: d.o.Command, outside: len(d.o.Outside) > 0, dir: d.dir}
-	var printed output
-	var requests atomic.Int64
-	start := func(own context.Context, of *schedule.Process) error {
-		api := run.Transport(of, roundTripper(func(r *http.Request) (*http.Response, error) {
-			requests.Add(1)
-			return inner.RoundTrip(r)
-		}))
-		proxy, err := newProxy(&d.known, target, api, of.Client.Transport)
-		if err != nil {
-			return err
-		}
-		err = programs.run(own, proxy.address, &printed, of.OnSuspend)
-		proxy.close()
-		if ctx.Err() == nil { // as if the lease had expired, so that the next process need not wait for that
-			for _, lease := range of.Leases() {
-				_ = clients.CoordinationV1().Leases(lease.Namespace).Delete(ctx, lease.Name, metav1.DeleteOptions{})
-			}
-		}
-		return err
-	}
+	start := func(own context.Context, of *schedule.Process) error { return starter.start(ctx, own, of) }
 	out, err := run.Play(ctx, &schedule.Subject{Start: start, WaitForEnd: true}, d.o.Steps)
 	if err == nil {
 		err = plane.follower.failure()
 	}
 	if err == nil && out.Stuck != nil && want == nil {
-		if requests.Load() == 0 {
+		if starter.requests.Load() == 0 {
 			out.Stuck.Reason += "\nthe subject has sent no request to the API server at $KUBECONFIG"
 		}
-		out.Stuck.Reason += printed.String()
+		out.Stuck.Reason += starter.printed.String()
 	}
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

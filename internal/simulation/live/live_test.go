@@ -115,9 +115,9 @@ func TestAddressesRepeat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var known addresses
+	var known ports
 	start := func() *proxy {
-		p, err := newProxy(&known, target, http.DefaultTransport, http.DefaultTransport)
+		p, err := newProxy(&known, nil, target, http.DefaultTransport, http.DefaultTransport)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,10 +40,12 @@ type program struct {
 	dir     string // of kubeconfig files
 }
 
-// run runs a process until it ends, or until ctx ends: then the process and its children are killed. suspendable is
-// given the function that suspends them.
-func (g *program) run(ctx context.Context, address string, out *output, suspendable func(func(time.Duration))) error {
-	kubeconfig, err := g.kubeconfig(address)
+// run runs a process until it ends, or until ctx ends: then the process and its children are killed. With an account it
+// runs as in a Pod. suspendable is given the function that suspends them.
+func (g *program) run(
+	ctx context.Context, p *proxy, as *account, out *output, suspendable func(func(time.Duration)),
+) error {
+	kubeconfig, err := g.kubeconfig(p.address)
 	if err != nil {
 		return err
 	}
@@ -53,9 +56,12 @@ func (g *program) run(ctx context.Context, address string, out *output, suspenda
 	}
 	cmd := exec.Command(g.command[0], args...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Env = g.environment(kubeconfig, address)
+	cmd.Env = g.environment(kubeconfig, p)
 	cmd.WaitDelay = time.Second // for pipes that a child of the process keeps open
 	cmd.SysProcAttr = child.Attr()
+	if as != nil {
+		as.pod.Enter(cmd)
+	}
 	runtime.LockOSThread() // child.Attr needs it
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -76,12 +82,16 @@ func (g *program) run(ctx context.Context, address string, out *output, suspenda
 }
 
 // environment is that of this process, with another cluster.
-func (g *program) environment(kubeconfig, address string) []string {
+func (g *program) environment(kubeconfig string, p *proxy) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KUBERNETES_SERVICE_") })
 	env = append(env, "KUBECONFIG="+kubeconfig)
+	if host, port, err := net.SplitHostPort(p.secure); err == nil {
+		env = append(env, "KUBERNETES_SERVICE_HOST="+host, "KUBERNETES_SERVICE_PORT="+port,
+			"KUBERNETES_SERVICE_PORT_HTTPS="+port)
+	}
 	if g.outside {
-		env = append(env, "HTTP_PROXY=http://"+address, "http_proxy=http://"+address, "NO_PROXY=127.0.0.1,localhost",
-			"no_proxy=127.0.0.1,localhost")
+		env = append(env, "HTTP_PROXY=http://"+p.address, "http_proxy=http://"+p.address,
+			"NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost")
 	}
 	return env
 }

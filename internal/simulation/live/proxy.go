@@ -1,6 +1,7 @@
 package live
 
 import (
+	"crypto/tls"
 	"io"
 	"log"
 	"net"
@@ -13,18 +14,24 @@ import (
 	"time"
 )
 
+// ports are the known addresses of proxies. It is safe for concurrent use.
+type ports struct{ plain, secure addresses }
+
 // proxy serves the API server, and the services outside the cluster, to one process of the subject.
 type proxy struct {
 	address string
-	known   *addresses
+	secure  string // its address for https, or ""
+	known   *ports
 	server  *http.Server
-	done    chan struct{}
+	serving sync.WaitGroup
 }
 
 // newProxy serves requests with the path of a resource by api, and those to other hosts by outside. It listens on a
-// known address if there is a free one.
-func newProxy(known *addresses, target *url.URL, api, outside http.RoundTripper) (*proxy, error) {
-	l, err := known.listen()
+// known address if there is a free one. With secure it also serves https, at another address.
+func newProxy(
+	known *ports, secure *tls.Config, target *url.URL, api, outside http.RoundTripper,
+) (*proxy, error) {
+	plain, err := known.plain.listen()
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +43,7 @@ func newProxy(known *addresses, target *url.URL, api, outside http.RoundTripper)
 		readable(r.Out.Header)
 	})
 	toOutside := reverse(outside, func(r *httputil.ProxyRequest) { r.Out.URL = r.In.URL })
-	p := &proxy{address: l.Addr().String(), known: known, done: make(chan struct{})}
+	p := &proxy{address: plain.Addr().String(), known: known}
 	p.server = &http.Server{
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0),
@@ -51,18 +58,28 @@ func newProxy(known *addresses, target *url.URL, api, outside http.RoundTripper)
 			}
 		}),
 	}
-	go func() {
-		defer close(p.done)
-		_ = p.server.Serve(l)
-	}()
+	p.serving.Go(func() { _ = p.server.Serve(plain) })
+	if secure == nil {
+		return p, nil
+	}
+	l, err := known.secure.listen()
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	p.secure = l.Addr().String()
+	p.serving.Go(func() { _ = p.server.Serve(tls.NewListener(l, secure)) })
 	return p, nil
 }
 
 // close ends all connections, and with them the contexts of requests in progress.
 func (p *proxy) close() {
 	_ = p.server.Close()
-	<-p.done
-	p.known.release(p.address)
+	p.serving.Wait()
+	p.known.plain.release(p.address)
+	if p.secure != "" {
+		p.known.secure.release(p.secure)
+	}
 }
 
 // addresses are those of ended proxies. Further proxies use them again, so that the errors of the subject, which have

@@ -42,9 +42,10 @@ func NewCommand(s cli.Streams) *cobra.Command {
 and again, each time with one fault at another moment: the program is killed before or after a write, an answer is
 lost, a watch is late. A schedule that ends otherwise than without faults is a finding.
 
-The program finds the API server by $KUBECONFIG, or by {kubeconfig} in an argument. It must not need webhooks.
-Each schedule has a new kube-apiserver, etcd and kube-controller-manager, and takes about ten seconds. The first
-one on a machine builds them, which takes about seven minutes.
+The program finds the API server by $KUBECONFIG, or by {kubeconfig} in an argument. If it ends before its first
+request, it is run as in a Pod, with the variables and files of a service account; this needs Linux. It must not
+need webhooks. Each schedule has a new kube-apiserver, etcd and kube-controller-manager, and takes about ten
+seconds. The first one on a machine builds them, which takes about seven minutes.
 
 The workload is a YAML list of steps. An object is RESOURCE/NAME or RESOURCE/NAMESPACE/NAME; conditions are those
 of kubectl wait:

@@ -164,6 +164,14 @@ func TestFindsLeak(t *testing.T) {
 	safe.end(t, 0, "0 findings in 1 schedule ")
 }
 
+// A program that knows only the configuration in a Pod is given one, and is judged like others.
+func TestInPod(t *testing.T) {
+	t.Parallel()
+	fairlead, granter, steps := build(t, "../../.."), build(t, "./granter"), files(t, granted)
+	start(t, fairlead, "--workload", steps, "--faults", "crash", "--schedules", "1", "--", granter, "-pod").end(t, 1,
+		"finding 1 (left over, shown by 3 of 3 replays)")
+}
+
 // A program that cannot be judged leads to exit code 2 and to the end of its output.
 func TestNotJudged(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,6 @@
 // Command granter is a controller for tests of fairlead simulate. For each ConfigMap with the label grant it creates a
 // Secret, and writes its name to the ConfigMap. Without the flag -safe the Secret has a generated name, so that a crash
-// between the two writes leaves one Secret too many.
+// between the two writes leaves one Secret too many. With the flag -pod it knows only the configuration in a Pod.
 package main
 
 import (
@@ -14,23 +14,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 func main() {
 	safe := flag.Bool("safe", false, "derive the name of the Secret from that of the ConfigMap")
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file")
+	pod := flag.Bool("pod", false, "use only the configuration in a Pod")
 	flag.Parse()
-	fmt.Fprintln(os.Stderr, "granter:", run(context.Background(), *kubeconfig, *safe))
+	cfg, err := configuration(*kubeconfig, *pod)
+	if err == nil {
+		err = run(context.Background(), cfg, *safe)
+	}
+	fmt.Fprintln(os.Stderr, "granter:", err)
 	os.Exit(1)
 }
 
-// run returns only with an error.
-func run(ctx context.Context, kubeconfig string, safe bool) error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return err
+func configuration(kubeconfig string, pod bool) (*rest.Config, error) {
+	if pod {
+		return rest.InClusterConfig()
 	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}
+
+// run returns only with an error.
+func run(ctx context.Context, cfg *rest.Config, safe bool) error {
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
