@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/pack"
-	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/internal/source"
 )
 
@@ -153,8 +152,7 @@ func (c *codec) decode(r *Record, t reflect.Type, e encoded, other *Record) (any
 	buf := c.buffer()
 	defer c.scratch.Put(buf)
 	like := c.usableForm(other, t, buf)
-	_, message := o.(protobuf.Message)
-	related := message && e.enc == source.Protobuf && c.decoder.shares
+	related := c.decoder.sharesWith(o, e.enc)
 	if related && like.obj == nil {
 		like = c.usableForm(c.relatives.of(r), t, buf)
 	}

@@ -73,8 +73,17 @@ type decoder struct {
 	targets  targets
 }
 
+// sharesWith reports whether decodeShared shares parts of an object with another one.
+func (d *decoder) sharesWith(into any, enc source.Encoding) bool {
+	if _, ok := into.(*unstructured.Unstructured); ok {
+		return d.shares && enc == source.JSON
+	}
+	_, ok := into.(protobuf.Message)
+	return ok && d.shares && enc == source.Protobuf
+}
+
 // decodeShared decodes into an object that is empty, and that readers will share. It shares equal parts with like,
-// another version, and an unstructured object also with any others. like may be none.
+// another object, and an unstructured object also with any others. like may be none.
 func (d *decoder) decodeShared(into any, e encoded, like decodedForm) error {
 	u, ok := into.(*unstructured.Unstructured)
 	if !ok {

@@ -1,9 +1,6 @@
 package untyped
 
-import (
-	"bytes"
-	"slices"
-)
+import "bytes"
 
 // UnmarshalShared is Unmarshal for a result that must not be modified: it shares parts with other results.
 func (d *Decoder) UnmarshalShared(data []byte) (map[string]any, error) {
@@ -21,13 +18,17 @@ func (d *Decoder) UnmarshalShared(data []byte) (map[string]any, error) {
 }
 
 // UnmarshalLike is UnmarshalShared for a caller that holds another object, like, and the data that it was decoded from.
-// The result shares every member that is byte for byte the same in both, down to the members of spec and status.
-// Neither object may be modified afterwards.
+// The result shares every value of like whose bytes are the same, as long as both have their members and items in the
+// same order, except for a few. like may have an apiVersion and a kind that its data does not have. Neither object may
+// be modified afterwards.
 func (d *Decoder) UnmarshalLike(data, likeData []byte, like map[string]any) (map[string]any, error) {
 	dec := decoding{words: &d.words, data: data}
+	dec.begin(&d.trees, data)
+	defer dec.end()
 	other := decoding{data: likeData}
-	if dec.next() == '{' && other.next() == '{' {
-		o, err := dec.objectLike(1, &other, like, &d.trees)
+	if dec.next() == '{' && other.next() == '{' && dec.spans != nil {
+		dec.span = 1 // the object as a whole is not shared
+		o, err := dec.objectLike(0, int(dec.spans[0].items), &members{decoding: &other, root: true}, like)
 		if dec.skip(); err == nil && dec.at == len(data) {
 			return o, nil
 		}
@@ -35,47 +36,281 @@ func (d *Decoder) UnmarshalLike(data, likeData []byte, like map[string]any) (map
 	return d.UnmarshalShared(data)
 }
 
-// likeDepth is the depth down to which differing members are compared.
-const likeDepth = 2
+// maxAhead is how many members of the other object are searched for the next one of ours.
+const maxAhead = 4
 
-// member is a member of an encoded object.
-type member struct{ name, value []byte }
+// members walks through the members of an encoded object that was decoded before.
+type members struct {
+	*decoding
+	root bool // members that say what the type is may be missing
 
-// members returns the members of the object at d.at without decoding their values.
-func (d *decoding) members() (all []member, err error) {
+	name  []byte // of the member whose value is at d.at; nil: the object has ended
+	n     int    // number of members up to this one, without those that say what the type is
+	typed [2]bool
+}
+
+// next moves to the first member, or to the one after a value.
+func (m *members) next() error {
+	switch m.decoding.next() {
+	case '{', ',':
+		m.at++
+	case '}':
+		m.at++
+		m.name = nil
+		return nil
+	default:
+		return errUnusual
+	}
+	if m.decoding.next() == '}' && m.name == nil { // there is none
+		m.at++
+		return nil
+	}
+	name, err := m.decoding.name()
+	if err != nil {
+		return err
+	}
+	m.name = name
+	return m.count()
+}
+
+// count counts the member. It fails if the type is said twice.
+func (m *members) count() error {
+	said := -1
+	if m.root {
+		switch string(m.name) {
+		case "apiVersion":
+			said = 0
+		case "kind":
+			said = 1
+		}
+	}
+	switch {
+	case said < 0:
+		m.n++
+	case m.typed[said]:
+		return errUnusual
+	default:
+		m.typed[said] = true
+	}
+	return nil
+}
+
+// find moves to a member with a name, if it is this one or one of the next.
+func (m *members) find(name []byte) (bool, error) {
+	from, at := *m, m.at
+	for range maxAhead {
+		if bytes.Equal(m.name, name) {
+			return m.name != nil, nil
+		}
+		if m.name == nil {
+			break
+		}
+		if err := m.pass(); err != nil {
+			return false, err
+		}
+		if err := m.next(); err != nil {
+			return false, err
+		}
+	}
+	*m, m.at = from, at
+	return false, nil
+}
+
+// end moves behind the object. It fails if a name occurs twice, since then the values of the decoded object are not
+// those of the members that were found.
+func (m *members) end(decoded map[string]any) error {
+	for m.name != nil {
+		if err := m.pass(); err != nil {
+			return err
+		}
+		if err := m.next(); err != nil {
+			return err
+		}
+	}
+	n := len(decoded)
+	if m.root {
+		for _, name := range []string{"apiVersion", "kind"} {
+			if _, ok := decoded[name]; ok {
+				n--
+			}
+		}
+	}
+	if m.n != n {
+		return errUnusual
+	}
+	return nil
+}
+
+// take moves behind a text if it is at d.at.
+func (d *decoding) take(text []byte) bool {
+	if !bytes.HasPrefix(d.data[d.at:], text) {
+		return false
+	}
+	d.at += len(text)
+	return true
+}
+
+// valueLike decodes the value at d.at. was was decoded from the value at other.at.
+func (d *decoding) valueLike(depth int, other *decoding, was any) (v any, err error) {
+	c := d.next()
+	theirs, begin := other.next(), d.at
+	switch {
+	case c == '"':
+		var s []byte
+		if s, err = d.raw(); err != nil {
+			return nil, err
+		}
+		if other.take(d.data[begin:d.at]) {
+			return was, nil
+		}
+		v = d.words.value(s, &d.piece, len(d.data)-d.at)
+	case (c == '{' || c == '[') && c == theirs:
+		return d.nestedLike(c, depth+1, other, was)
+	default:
+		if v, err = d.value(depth); err != nil {
+			return nil, err
+		}
+	}
+	return v, other.pass()
+}
+
+// nestedLike is valueLike where both values are objects, or both are lists.
+func (d *decoding) nestedLike(bracket byte, depth int, other *decoding, was any) (any, error) {
+	found := d.spans[d.span]
+	if other.take(d.data[d.at:found.end]) {
+		d.at, d.span = int(found.end), int(found.next)
+		return was, nil
+	}
+	d.span++
+	if object, ok := was.(map[string]any); ok && bracket == '{' {
+		return d.objectLike(depth, int(found.items), &members{decoding: other}, object)
+	}
+	if list, ok := was.([]any); ok && bracket == '[' {
+		return d.listLike(depth, other, list)
+	}
+	return nil, errUnusual
+}
+
+// objectLike decodes the object at d.at, which has about size members. was was decoded from the object of other.
+func (d *decoding) objectLike(depth, size int, other *members, was map[string]any) (map[string]any, error) {
+	if depth > maxDepth {
+		return nil, errUnusual
+	}
+	if err := other.next(); err != nil {
+		return nil, err
+	}
 	d.at++
+	o := make(map[string]any, size)
 	if d.next() == '}' {
 		d.at++
-		return nil, nil
+		return o, other.end(was)
 	}
 	for {
-		if d.next() != '"' {
-			return nil, errUnusual
-		}
-		name, err := d.raw()
+		name, err := d.name()
 		if err != nil {
 			return nil, err
 		}
-		if d.next() != ':' {
-			return nil, errUnusual
-		}
-		d.at++
-		d.next()
-		begin := d.at
-		if err := d.pass(); err != nil {
+		v, err := d.memberLike(depth, name, other, was)
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, member{name, d.data[begin:d.at]})
+		o[d.words.name(name, &d.piece, len(d.data)-d.at)] = v
 		switch d.next() {
 		case ',':
 			d.at++
 		case '}':
 			d.at++
-			return all, nil
+			return o, other.end(was)
 		default:
 			return nil, errUnusual
 		}
 	}
+}
+
+// memberLike decodes the value at d.at of the member with a name.
+func (d *decoding) memberLike(depth int, name []byte, other *members, was map[string]any) (any, error) {
+	found, err := other.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return d.value(depth)
+	}
+	v, err := d.valueLike(depth, other.decoding, was[string(name)])
+	if err != nil {
+		return nil, err
+	}
+	return v, other.next()
+}
+
+// listLike decodes the list at d.at. was was decoded from the list at other.at.
+func (d *decoding) listLike(depth int, other *decoding, was []any) ([]any, error) {
+	if depth > maxDepth {
+		return nil, errUnusual
+	}
+	d.at++
+	other.at++
+	mine := len(d.stack)
+	more, err := other.more(true)
+	if err == nil && d.next() == ']' {
+		d.at++
+		return []any{}, other.passItems(more)
+	}
+	for n := 0; err == nil; n++ {
+		var v any
+		if more && n < len(was) {
+			if v, err = d.valueLike(depth, other, was[n]); err == nil {
+				more, err = other.more(false)
+			}
+		} else {
+			v, err = d.value(depth)
+		}
+		if err != nil {
+			break
+		}
+		d.stack = append(d.stack, v)
+		switch d.next() {
+		case ',':
+			d.at++
+		case ']':
+			d.at++
+			return d.items(mine), other.passItems(more)
+		default:
+			return nil, errUnusual
+		}
+	}
+	return nil, err
+}
+
+// more moves to the next item of a list, and reports whether there is one. first is whether d.at is at the beginning of
+// the list, and not behind an item.
+func (d *decoding) more(first bool) (bool, error) {
+	switch c := d.next(); {
+	case c == ']':
+		d.at++
+		return false, nil
+	case first:
+		return true, nil
+	case c == ',':
+		d.at++
+		return true, nil
+	default:
+		return false, errUnusual
+	}
+}
+
+// passItems moves behind the list whose item is at d.at, if there is more.
+func (d *decoding) passItems(more bool) error {
+	for more {
+		err := d.pass()
+		if err == nil {
+			more, err = d.more(false)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pass skips the value at d.at. It checks only brackets and quotes.
@@ -126,61 +361,4 @@ func quoted(b []byte) int {
 			return at
 		}
 	}
-}
-
-// objectLike decodes the object at d.at. like was decoded from the object at other.at.
-func (d *decoding) objectLike(depth int, other *decoding, like map[string]any, known *trees) (map[string]any, error) {
-	theirs, err := other.members()
-	if err != nil {
-		return nil, err
-	}
-	begin := d.at
-	ours, err := d.members()
-	if err != nil {
-		return nil, err
-	}
-	end := d.at
-	o := make(map[string]any, len(ours))
-	d.at = begin
-	for _, m := range ours {
-		v, err := d.valueLike(depth, m, theirs, like, known)
-		if err != nil {
-			return nil, err
-		}
-		o[d.words.name(m.name, &d.piece, len(d.data)-d.at)] = v
-	}
-	d.at = end
-	return o, nil
-}
-
-// valueLike returns the value of a member. If the other object has the same bytes, it returns that object's value.
-func (d *decoding) valueLike(depth int, m member, theirs []member, like map[string]any, known *trees) (any, error) {
-	value := decoding{words: d.words, data: bytes.TrimRight(m.value, " \t\r\n"), piece: d.piece, stack: d.stack}
-	defer func() { d.piece, d.stack = value.piece, value.stack }()
-	// The last of several members with the same name wins.
-	for _, t := range slices.Backward(theirs) {
-		if !bytes.Equal(t.name, m.name) {
-			continue
-		}
-		was, ok := like[string(m.name)]
-		if !ok {
-			break
-		}
-		if bytes.Equal(t.value, m.value) {
-			return was, nil
-		}
-		if within, ok := was.(map[string]any); ok && depth < likeDepth && value.next() == '{' {
-			return value.objectLike(depth+1, &decoding{data: t.value}, within, known)
-		}
-		break
-	}
-	if c := value.next(); c == '{' || c == '[' {
-		value.begin(known, value.data)
-		defer value.end()
-	}
-	v, err := value.value(depth)
-	if err == nil && value.at != len(value.data) {
-		err = errUnusual
-	}
-	return v, err
 }

@@ -50,6 +50,18 @@ func TestLike(t *testing.T) {
 		{"brackets and quotes in strings", `{"a":"}\"]","b":{"c":"\\"}}`, `{"a":"}\"]","b":{"c":"\\\""}}`},
 		{"the other is empty", `{"a":1}`, `{}`},
 		{"the object is empty", `{}`, `{"a":1}`},
+		{"a member is missing", `{"a":{"x":1},"c":{"z":3}}`, `{"a":{"x":1},"b":{"y":2},"c":{"z":3}}`},
+		{"a member is new", `{"a":{"x":1},"b":{"y":2},"c":{"z":3}}`, `{"a":{"x":1},"c":{"z":3}}`},
+		{"another order", `{"c":{"z":3},"b":{"y":2},"a":{"x":1}}`, `{"a":{"x":1},"b":{"y":2},"c":{"z":3}}`},
+		{"many members are missing", `{"z":{"a":1}}`, `{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"z":{"a":1}}`},
+		{"a name twice in a part", `{"a":{"b":{"x":1}}}`, `{"a":{"b":{"x":1},"b":{"x":2}}}`},
+		{"a name twice in an item", `{"a":[{"b":1,"c":1}]}`, `{"a":[{"b":1,"b":2,"c":2}]}`},
+		{"an item is missing", `{"a":[{"x":1},{"z":3}]}`, `{"a":[{"x":1},{"y":2},{"z":3}]}`},
+		{"an item is new", `{"a":[{"x":1},{"y":2},{"z":3}]}`, `{"a":[{"x":1},{"z":3}]}`},
+		{"an item differs in a part", `{"a":[{"x":{"b":"c"},"y":["d",1]}]}`, `{"a":[{"x":{"b":"c"},"y":["d",2]}]}`},
+		{"a list is empty", `{"a":[],"b":[1]}`, `{"a":[1],"b":[]}`},
+		{"no name", `{"":1,"a":2}`, `{"":1,"b":2}`},
+		{"numbers", `{"a":1,"b":12,"c":-1.5}`, `{"a":12,"b":1,"c":-1.25}`},
 		{"null", `{"a":null}`, `{"a":null}`},
 		{"the other has a null", `{"a":null}`, `{"b":1}`},
 		{"the other is not an object", `{"a":1}`, `null`},
@@ -92,10 +104,39 @@ func TestLikeRandomly(t *testing.T) {
 		}
 		other := encode(o)
 		alike(t, d, data, other)
+		alike(t, d, data, encode(map[string]any{"metadata": o["spec"], "spec": o["metadata"], "status": random(rnd, 1)}))
 		at := rnd.IntN(len(data))
 		alike(t, d, data[:at], other)
 		alike(t, d, slices.Insert(slices.Clone(data), at, byte(rnd.Uint32())), other)
 		alike(t, d, other, slices.Insert(slices.Clone(data), at, byte(rnd.Uint32())))
+	}
+}
+
+// An object whose data does not say its type is given one after it was decoded.
+func TestLikeWithType(t *testing.T) {
+	d := &Decoder{}
+	for _, c := range []struct {
+		other string
+		share bool
+	}{
+		{`{"spec":{"a":1}}`, true},
+		{`{"spec":{"a":2},"spec":{"a":1}}`, false},
+		{`{"kind":"x","spec":{"a":1}}`, true},
+	} {
+		var like map[string]any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(c.other), &like); err != nil {
+			t.Fatal(err)
+		}
+		like["apiVersion"], like["kind"] = "v1", "Pod"
+		got, err := d.UnmarshalLike([]byte(`{"spec":{"a":1},"status":1}`), []byte(c.other), like)
+		want := map[string]any{"spec": map[string]any{"a": int64(1)}, "status": int64(1)}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("beside %s: %v, error %v", c.other, got, err)
+		}
+		at := func(o map[string]any) uintptr { return reflect.ValueOf(o["spec"]).Pointer() }
+		if shared := at(got) == at(like); shared != c.share {
+			t.Errorf("beside %s: shared is %t", c.other, shared)
+		}
 	}
 }
 

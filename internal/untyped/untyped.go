@@ -137,17 +137,10 @@ func (d *decoding) object(depth, members int) (map[string]any, error) {
 		return o, nil
 	}
 	for {
-		if d.next() != '"' {
-			return nil, errUnusual
-		}
-		name, err := d.raw()
+		name, err := d.name()
 		if err != nil {
 			return nil, err
 		}
-		if d.next() != ':' {
-			return nil, errUnusual
-		}
-		d.at++
 		v, err := d.value(depth)
 		if err != nil {
 			return nil, err
@@ -163,6 +156,22 @@ func (d *decoding) object(depth, members int) (map[string]any, error) {
 			return nil, errUnusual
 		}
 	}
+}
+
+// name returns the name of the member at d.at, and moves to its value.
+func (d *decoding) name() ([]byte, error) {
+	if d.next() != '"' {
+		return nil, errUnusual
+	}
+	name, err := d.raw()
+	if err != nil {
+		return nil, err
+	}
+	if d.next() != ':' {
+		return nil, errUnusual
+	}
+	d.at++
+	return name, nil
 }
 
 func (d *decoding) list(depth int) ([]any, error) {
@@ -186,14 +195,19 @@ func (d *decoding) list(depth int) ([]any, error) {
 			d.at++
 		case ']':
 			d.at++
-			items := slices.Clone(d.stack[mine:])
-			clear(d.stack[mine:])
-			d.stack = d.stack[:mine]
-			return items, nil
+			return d.items(mine), nil
 		default:
 			return nil, errUnusual
 		}
 	}
+}
+
+// items takes the items of the innermost open list from the stack. They begin at begin.
+func (d *decoding) items(begin int) []any {
+	items := slices.Clone(d.stack[begin:])
+	clear(d.stack[begin:])
+	d.stack = d.stack[:begin]
+	return items
 }
 
 // raw returns the text of the string at d.at: a part of data, or a new slice if the string has escapes.
