@@ -42,7 +42,7 @@ const maxAhead = 4
 // members walks through the members of an encoded object that was decoded before.
 type members struct {
 	*decoding
-	root bool // members that say what the type is may be missing
+	root bool // the decoded object may have an apiVersion and a kind that the text does not have
 
 	name  []byte // of the member whose value is at d.at; nil: the object has ended
 	n     int    // number of members up to this one, without those that say what the type is
