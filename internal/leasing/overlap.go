@@ -24,8 +24,9 @@ func (r *Renewal) Extend(begun Stamp) bool {
 }
 
 // RunOverlapping calls renew at once and then every period, on goroutines of their own: a renewal that has no response
-// does not delay the next one. After a failure, the next call comes after a third of period. renew sends one renewal
-// and calls Extend if it succeeds. Its context ends after Bound, since the response would then prove nothing.
+// does not delay the next one. If there is none after a period, the server is slow, and the next calls come after half
+// a period. After a failure, the next one comes after a third of it. renew sends one renewal and calls Extend if it
+// succeeds. Its context ends after Bound, since the response would then prove nothing.
 //
 // RunOverlapping returns nil when ctx ends, ErrExpired when there is no hold for Bound or the hold has expired, and
 // otherwise the error of renew. It returns when no call of renew runs any more.
@@ -52,7 +53,7 @@ func (r *Renewal) RunOverlapping(
 		}
 	}
 	begun := r.Clock.Stamp()
-	last, wait := begun, time.Duration(0)
+	last, wait, waiting := begun, time.Duration(0), 0
 	for {
 		now := r.Clock.Stamp()
 		left := r.Bound - begun.AtMost(now.Time)
@@ -64,12 +65,17 @@ func (r *Renewal) RunOverlapping(
 		}
 		due := wait - last.AtMost(now.Time)
 		if due <= 0 {
-			last, wait, due = now, period, period
+			if wait = period; waiting > 0 {
+				wait = period / 2
+			}
+			last, due = now, wait
+			waiting++
 			calls.Go(func() { send(now) })
 		}
 		select {
 		case <-r.Clock.after(min(due, left)):
 		case got := <-results:
+			waiting--
 			if got.err != nil {
 				return got.err
 			}

@@ -29,7 +29,12 @@ func TestRunOverlapping(t *testing.T) {
 	}{
 		{
 			reason: "slow responses", take: []time.Duration{5 * second}, cancel: time.Minute, lasts: time.Minute,
-			sent: []time.Duration{0, 2 * second, 4 * second, 6 * second},
+			sent: []time.Duration{0, 2 * second, 3 * second, 4 * second, 5 * second},
+		},
+		{
+			reason: "responses that are slow for a while", take: []time.Duration{9 * second / 2, 0},
+			cancel: time.Minute, lasts: time.Minute,
+			sent: []time.Duration{0, 2 * second, 3 * second, 4 * second, 5 * second, 7 * second},
 		},
 		{
 			reason: "lost responses", take: []time.Duration{0, -1, -1, 0, -1, -1, 0}, cancel: time.Minute, lasts: time.Minute,

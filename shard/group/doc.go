@@ -18,8 +18,8 @@
 // progress move at once. The others start no new work, and move when their work has ended, or after 10 minutes. Only a
 // member that leaves has the shorter bound of Options.Drain.
 //
-// Each incarnation of a member has its own Lease and sends a renewal every 2 s. Both kinds of Leases have the label
-// fairlead.io/shard-group.
+// Each incarnation of a member has its own Lease and sends a renewal every 2 s, or every second while the API server is
+// slow. Both kinds of Leases have the label fairlead.io/shard-group.
 //
 // A renewal is a JSON patch. It names the uid of the Lease, and tests that no member has marked it as dead. It names no
 // version: renewals overlap, and one without a response does not delay the next. Requests for Leases have a connection

@@ -46,7 +46,7 @@ type Options struct {
 	// Duration is how long other members respect a Lease without a renewal; the default is 15 s and the maximum one
 	// minute. A member respects the Lease of another one for the longer of its own Duration and that of the Lease. Renew
 	// is how long a member works after it sent its last successful renewal; the default is 8/15 of Duration. A member
-	// sends a renewal every 2/15 of Duration, even if earlier ones have no response yet.
+	// sends a renewal every 2/15 of Duration, and twice as often while earlier ones have no response yet.
 	//
 	// The default of Renew, 8 s, is less than the 9 s for which members of the former release respect every Lease. They
 	// may therefore be in the group during a roll-out. Responses may take Renew less one interval, 6 s.
