@@ -145,6 +145,23 @@ func TestAbortFreesMemory(t *testing.T) {
 	}
 }
 
+// TestCommitPacks: after a list no object waits for others, to be packed together with them.
+func TestCommitPacks(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	list := s.Sink("").Replace()
+	for i := range 1000 {
+		if err := list.Put(packed("ns", fmt.Sprint("o", i), i+1, strings.Repeat("the same in all; ", 60))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list.Commit(source.Commit{Version: "2000"})
+	s.Close() // waits for the round
+	if m := s.MemoryStats(); m.Unpacked != 0 || m.Live == 0 {
+		t.Errorf("%d bytes are not packed, %d are", m.Unpacked, m.Live)
+	}
+}
+
 // TestSiblings: objects with equal labels share a dictionary across namespaces. Objects without labels do not.
 func TestSiblings(t *testing.T) {
 	t.Parallel()
