@@ -13,6 +13,7 @@ const (
 	sampleGroups = 4 // objects of one group in the sample
 	maxEncoders  = 384
 	maxGroups    = 1 << 16
+	dictRoom     = 32 << 10 // bytes that dictionaries share; a size class of the Go heap with one object in a span
 )
 
 // compressor compresses objects and makes the dictionaries for that. It has no lock; its owner serializes the calls.
@@ -27,6 +28,10 @@ type compressor struct {
 	encoders map[*dict]weak.Pointer[s2.Dict]
 	held     map[*dict]*s2.Dict // encoders in use
 	buf      []byte             // the last result
+
+	// room is where the next dictionaries lie. A dictionary of its own would be the only object that stays in a span of
+	// the Go heap between the bytes of objects that are packed, and keep the whole span.
+	room []byte
 }
 
 // dictNumbers registers the dictionaries whose items are kept.
@@ -130,7 +135,12 @@ func (c *compressor) renew(g *packGroup, data []byte) {
 
 // newDict makes a dictionary from a copy of data. It returns nil if data is not suitable.
 func (c *compressor) newDict(data []byte) *dict {
-	own := append(make([]byte, 0, len(data)+16), data...)
+	n := len(data) + 16 // s2 copies a dictionary without this capacity
+	if n > cap(c.room) {
+		c.room = make([]byte, 0, max(n, dictRoom))
+	}
+	own := append(c.room[:0:n], data...)
+	c.room = c.room[n:n]
 	d := &dict{data: own, s2: s2.MakeDict(own, nil)}
 	if d.s2 == nil {
 		return nil

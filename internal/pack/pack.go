@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	packAt       = 2 << 20  // bytes of new items that start a round of packing
-	packAssist   = 16 << 20 // bytes of new items at which the caller of Keep packs them itself
-	yieldEvery   = 8        // items, a few µs each
-	compactAbove = 4 << 20  // bytes; smaller arenas are not compacted
-	compactEvery = 4096     // superseded items between two checks
+	packAt       = 2 << 20   // bytes of new items that start a round of packing
+	packRest     = 256 << 10 // bytes of new items that are packed when no more follow
+	packAssist   = 16 << 20  // bytes of new items at which the caller of Keep packs them itself
+	yieldEvery   = 8         // items, a few µs each
+	compactAbove = 4 << 20   // bytes; smaller arenas are not compacted
+	compactEvery = 4096      // superseded items between two checks
 )
 
 // Packer compresses items in the background. It has no goroutine while it has no work. It is safe for concurrent use.
@@ -88,6 +89,16 @@ func (p *Packer) Keep(it *Item, group uint64) {
 	p.mu.Unlock()
 	if batch != nil {
 		p.pack(batch)
+	}
+}
+
+// KeepNoMore packs the items of Keep that still wait, unless they are so few that dictionaries would need more memory.
+func (p *Packer) KeepNoMore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.queue.bytes >= packRest {
+		p.queue.complete = true
+		p.startPackingLocked()
 	}
 }
 
@@ -203,7 +214,7 @@ func (p *Packer) packWaiting() {
 		p.young.setLimit(live)
 		limit := p.young.limit()
 		switch {
-		case p.queue.bytes >= packAt:
+		case p.queue.isDue():
 			batch := p.queue.take()
 			p.mu.Unlock()
 			p.pack(batch)

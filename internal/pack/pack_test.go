@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -130,4 +131,54 @@ func TestRead(t *testing.T) {
 		p.Retire(it)
 	}
 	check()
+}
+
+// TestKeepNoMore: items of Keep are packed when no more follow, unless they are few.
+func TestKeepNoMore(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason        string
+		bytes, onHeap int
+	}{
+		{"less than a dictionary is worth", packRest / 2, packRest / 2},
+		{"less than a round that begins by itself", packRest * 2, 0},
+	} {
+		p := New(func(func(*Item) bool) {})
+		for i := 0; i < c.bytes; i += 1 << 10 {
+			p.Keep(newItem(strings.Repeat(fmt.Sprintf("%08x", i), 1<<7)), 1)
+		}
+		p.KeepNoMore()
+		p.Close() // waits for the round
+		if got := p.Stats().Unpacked; got != int64(c.onHeap) {
+			t.Errorf("%s: %d of %d bytes are not packed, want %d", c.reason, got, c.bytes, c.onHeap)
+		}
+	}
+}
+
+// TestDictionariesShareMemory: dictionaries are copies of their objects that lie close together.
+func TestDictionariesShareMemory(t *testing.T) { //nolint:paralleltest // it counts the bytes that the process allocates
+	const n, size = 200, 3000
+	c := newCompressor(&packedItems{arena: newArena()})
+	var objects [n][]byte
+	for i := range objects {
+		objects[i] = bytes.Repeat(fmt.Appendf(nil, "%08x", i), size/8)
+	}
+	var dicts [n]*dict
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i, data := range objects {
+		dicts[i] = c.newDict(data)
+	}
+	runtime.ReadMemStats(&after)
+	for i, d := range dicts {
+		if !bytes.Equal(d.data, objects[i]) {
+			t.Fatalf("dictionary %d was overwritten: %.20q", i, d.data)
+		}
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > n*(size+size/3) {
+		t.Errorf("%d dictionaries of %d bytes took %d bytes", n, size, got)
+	}
+	if large := c.newDict(bytes.Repeat(objects[0], 20)); len(large.data) != 20*size {
+		t.Errorf("a large dictionary has %d bytes", len(large.data))
+	}
 }

@@ -13,9 +13,13 @@ type sibling struct {
 
 // queue holds new items, which are packed soon. The lock of its owner guards it.
 type queue struct {
-	list  []sibling
-	bytes int
+	list     []sibling
+	bytes    int
+	complete bool // no items follow soon
 }
+
+// isDue reports whether the items are to be packed now.
+func (q *queue) isDue() bool { return q.bytes >= packAt || q.complete }
 
 func (q *queue) add(s sibling, bytes int) {
 	q.list = append(q.list, s)
@@ -24,7 +28,7 @@ func (q *queue) add(s sibling, bytes int) {
 
 func (q *queue) take() []sibling {
 	batch := q.list
-	q.list, q.bytes = nil, 0
+	*q = queue{}
 	return batch
 }
 

@@ -71,18 +71,18 @@ type bodyReader struct {
 	began    time.Time
 	progress atomic.Int64 // time of the last byte, in nanoseconds after began
 	inside   atomic.Bool  // the bytes read so far end within a value
+	size     atomic.Int64 // size of the next buffer; only the goroutine of the reader sets it
 
 	// Owned by the goroutine of the reader.
 	contentType string // of the response
-	size        int    // size of the next buffer
 	smallReads  int    // consecutive reads that filled little of their buffers
 }
 
 func newBodyReader() *bodyReader {
 	r := &bodyReader{
 		out: make(chan *batch, 1), free: make(chan *batch, batchCount), turn: make(chan struct{}, 1), began: time.Now(),
-		size: smallBuffer,
 	}
+	r.size.Store(smallBuffer)
 	for range batchCount {
 		r.free <- &batch{}
 	}
@@ -105,8 +105,8 @@ func (r *bodyReader) setContentType(contentType string) { r.contentType = conten
 
 // recycle returns a consumed batch.
 func (r *bodyReader) recycle(b *batch) {
-	if len(b.data) > 2*largeBuffer {
-		b.data = nil // release the memory of a huge object
+	if len(b.data) > 2*largeBuffer || r.isTooLarge(b) {
+		*b = batch{} // release the memory of a huge object, or of initial events
 	}
 	r.free <- b
 }
@@ -152,14 +152,31 @@ func (r *bodyReader) handleDirectly(ctx context.Context, b *batch) (done bool, e
 func (r *bodyReader) reuse(b *batch) {
 	b.n = 0
 	r.shrink(b)
-	if b.from == b.to && len(b.data) > 4*max(r.size, smallBuffer) {
+	if b.from == b.to && r.isTooLarge(b) {
 		b.data, b.from, b.to = nil, 0, 0
 	}
 }
 
+// relax releases large buffers after the initial events, since most watches idle after them.
+func (r *bodyReader) relax() {
+	r.restart()
+	for range len(r.free) {
+		r.recycle(<-r.free)
+	}
+}
+
+// restart makes the next buffers small.
+func (r *bodyReader) restart() {
+	r.size.Store(smallBuffer)
+	r.smallReads = 0
+}
+
+// isTooLarge reports whether the buffer of a batch is much larger than the stream needs by now.
+func (r *bodyReader) isTooLarge(b *batch) bool { return int64(len(b.data)) > 4*r.size.Load() }
+
 // shrink releases the memory of many events.
 func (r *bodyReader) shrink(b *batch) {
-	if r.size == smallBuffer && len(b.events) > smallEvents {
+	if r.size.Load() == smallBuffer && len(b.events) > smallEvents {
 		b.events = nil
 	}
 }
@@ -198,6 +215,9 @@ func (r *bodyReader) run(ctx context.Context, open func(context.Context) (io.Rea
 	for {
 		err := r.decode(b, dec, false)
 		if b.n > 0 && err == nil {
+			if b.events[b.n-1].initialEnd {
+				r.relax()
+			}
 			done, err := r.handleDirectly(ctx, b)
 			if err != nil {
 				b.n, b.err = 0, err
@@ -276,11 +296,11 @@ func (r *bodyReader) fill(b *batch, body io.Reader) error {
 	if b.to-b.from > maxFrame {
 		return &ProtocolError{What: "value of more than 512 MiB"}
 	}
-	b.reserve(r.size)
+	b.reserve(int(r.size.Load()))
 	n, err := body.Read(b.data[b.to:])
 	if n > 0 {
 		if r.idle() > time.Second {
-			r.size, r.smallReads = smallBuffer, 0 // most watches idle after their start, and there may be hundreds
+			r.restart() // most watches idle after their start, and there may be hundreds
 		}
 		r.touch()
 		b.to += n
@@ -292,12 +312,15 @@ func (r *bodyReader) fill(b *batch, body io.Reader) error {
 
 // adapt doubles the buffer size when a read fills the buffer and halves it after many small reads.
 func (r *bodyReader) adapt(b *batch) {
+	size := int(r.size.Load())
 	switch {
 	case b.to == len(b.data):
-		r.size, r.smallReads = min(2*r.size, largeBuffer), 0
-	case b.to < r.size/4:
+		r.size.Store(int64(min(2*size, largeBuffer)))
+		r.smallReads = 0
+	case b.to < size/4:
 		if r.smallReads++; r.smallReads > 64 {
-			r.size, r.smallReads = max(r.size/2, smallBuffer), 0
+			r.size.Store(int64(max(size/2, smallBuffer)))
+			r.smallReads = 0
 		}
 	default:
 		r.smallReads = 0
@@ -313,7 +336,7 @@ func (r *bodyReader) exchange(ctx context.Context, b *batch) *batch {
 		return nil
 	}
 	rest := b.data[b.from:b.to]
-	if size := max(r.size, len(rest)); len(next.data) < size || len(next.data) > 4*max(size, smallBuffer) {
+	if size := max(int(r.size.Load()), len(rest)); len(next.data) < size || len(next.data) > 4*max(size, smallBuffer) {
 		next.data = make([]byte, size)
 	}
 	next.from, next.to = 0, copy(next.data, rest)

@@ -207,3 +207,48 @@ func TestReaderReleasesMemory(t *testing.T) {
 		t.Errorf("bytes from %d to %d of %d, want those that are not decoded", b.from, b.to, len(b.data))
 	}
 }
+
+// TestReaderReleasesTheBuffersOfInitialEvents: once the initial events have arrived, a watch that receives nothing more
+// holds small buffers only.
+func TestReaderReleasesTheBuffersOfInitialEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLent(t)
+		largest := 0
+		consume := func() {
+			for synctest.Wait(); l.hasBatch(); synctest.Wait() {
+				b := <-l.batches()
+				largest = max(largest, len(b.data))
+				l.receive(b)
+				l.names()
+			}
+		}
+		go func() {
+			var frames strings.Builder
+			for i := range 20_000 {
+				frames.WriteString(frameOf("ADDED", item(fmt.Sprint("o", i), fmt.Sprint(i+1))))
+			}
+			frames.WriteString(frameOf("BOOKMARK", `{"metadata":{"resourceVersion":"30000","annotations":{"`+initialEventsEnd+
+				`":"true"}}}`))
+			_, _ = io.WriteString(l.server, frames.String())
+		}()
+		consume()
+		if largest < largeBuffer {
+			t.Fatalf("the largest buffer had %d bytes, want %d", largest, largeBuffer)
+		}
+		if n := len(l.reader.free); n != batchCount-1 {
+			t.Fatalf("%d batches are free, want all but the one of the reader", n)
+		}
+		largest = 0
+		for range batchCount - 1 {
+			b := <-l.reader.free
+			largest = max(largest, len(b.data))
+			l.reader.free <- b
+		}
+		go func() { _, _ = io.WriteString(l.server, frameOf("MODIFIED", item("after", "40000"))) }()
+		consume()
+		if largest > 4*smallBuffer {
+			t.Errorf("a buffer has %d bytes after the initial events, want at most %d", largest, 4*smallBuffer)
+		}
+	})
+}

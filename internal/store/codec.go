@@ -104,6 +104,9 @@ var metadataMember = []byte(`"metadata"`)
 // packSoon schedules the packing of a record that a list has staged.
 func (c *codec) packSoon(r *Record) { c.pack.Keep(&r.body, r.shape.siblings) }
 
+// packRest schedules the packing of the staged records that still wait.
+func (c *codec) packRest() { c.pack.KeepNoMore() }
+
 // packLater schedules the packing of a record that a watch has brought, if it is still current later.
 func (c *codec) packLater(r *Record) { c.pack.KeepYoung(&r.body, r.shape.siblings) }
 

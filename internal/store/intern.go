@@ -103,11 +103,15 @@ var volatile = []string{
 	"pod-template-hash", "statefulset.kubernetes.io/pod-name",
 }
 
-// siblings returns a hash of the namespace, the labels without the values of volatile ones, and the kinds of owners.
+// siblings returns a hash of the labels without the values of volatile ones, and the kinds of owners. Objects with
+// equal labels resemble each other in every namespace, such as those of a program that each tenant runs. The hash of
+// objects without labels includes the namespace, which may be all that they have in common.
 func (t *interner) siblings(s *shape) uint64 {
 	var h maphash.Hash
 	h.SetSeed(t.seed)
-	h.WriteString(s.ns)
+	if len(s.labels) == 0 {
+		h.WriteString(s.ns)
+	}
 	for _, l := range s.labels {
 		h.WriteByte(0)
 		h.WriteString(l.Key)

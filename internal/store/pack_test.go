@@ -144,3 +144,48 @@ func TestAbortFreesMemory(t *testing.T) {
 		t.Errorf("%d bytes are live after an abort", live)
 	}
 }
+
+// TestCommitPacks: after a list no object waits for others, to be packed together with them.
+func TestCommitPacks(t *testing.T) {
+	t.Parallel()
+	s := New(Options{})
+	list := s.Sink("").Replace()
+	for i := range 1000 {
+		if err := list.Put(packed("ns", fmt.Sprint("o", i), i+1, strings.Repeat("the same in all; ", 60))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list.Commit(source.Commit{Version: "2000"})
+	s.Close() // waits for the round
+	if m := s.MemoryStats(); m.Unpacked != 0 || m.Live == 0 {
+		t.Errorf("%d bytes are not packed, %d are", m.Unpacked, m.Live)
+	}
+}
+
+// TestSiblings: objects with equal labels share a dictionary across namespaces. Objects without labels do not.
+func TestSiblings(t *testing.T) {
+	t.Parallel()
+	in := newInterner()
+	siblings := func(ns string, labels ...source.Pair) uint64 {
+		return in.shape(&source.Header{Namespace: []byte(ns), Labels: labels}).siblings
+	}
+	app := source.Pair{Key: []byte("app"), Value: []byte("web")}
+	other := source.Pair{Key: []byte("app"), Value: []byte("db")}
+	hash := source.Pair{Key: []byte("pod-template-hash"), Value: []byte("1a")}
+	next := source.Pair{Key: []byte("pod-template-hash"), Value: []byte("2b")}
+	for _, c := range []struct {
+		reason string
+		a, b   uint64
+		same   bool
+	}{
+		{"one program of two tenants", siblings("a", app), siblings("b", app), true},
+		{"two programs", siblings("a", app), siblings("a", other), false},
+		{"two revisions", siblings("a", app, hash), siblings("b", app, next), true},
+		{"no labels", siblings("a"), siblings("b"), false},
+		{"no labels, in one namespace", siblings("a"), siblings("a"), true},
+	} {
+		if (c.a == c.b) != c.same {
+			t.Errorf("%s: siblings is %t, want %t", c.reason, c.a == c.b, c.same)
+		}
+	}
+}

@@ -284,6 +284,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	for i := range batch {
 		in.codec.superseded(batch[i].prior)
 	}
+	in.codec.packRest()
 	sc.surveys.relisted()
 	r.end()
 	return wake, true
