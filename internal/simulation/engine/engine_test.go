@@ -311,6 +311,9 @@ func TestTextHidesNothing(t *testing.T) {
 	d := driverFunc(func(p Plan) (*Outcome, error) {
 		out, err := script{func(uint64) bool { return false }}.Play(t.Context(), p, nil)
 		out.End = state("pods/default/a=1", fmt.Sprint("pods/default/noise=", p.Seed))
+		if p.Seed == 2 {
+			out.End["pods/default/rare"] = []map[string]any{{}}
+		}
 		out.Warnings = []string{"not modelled: gravity"}
 		for i, f := range p.Faults {
 			out.Reached[i] = f.Kind != Lost
@@ -322,7 +325,8 @@ func TestTextHidesNothing(t *testing.T) {
 		t.Fatalf("the report is %+v, error %v", r, err)
 	}
 	for _, want := range []string{
-		"\n  1 object or field is not compared, since the runs without faults differ there:\n    pods/default/noise value\n",
+		"\n  2 objects and fields are not compared, since the runs without faults differ there:\n" +
+			"    pods/default/noise value\n    pods/default/rare exists 0, 0 and 1 times\n",
 		"schedules did not come to the moment of their fault:\n    the answer to the 1st update of pods/default/a is lost\n",
 		"\n  not modelled: gravity",
 	} {

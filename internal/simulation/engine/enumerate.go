@@ -2,9 +2,11 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -47,7 +49,7 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 		watched[kind] = true
 	}
 	ref.Changes = common(runs, func(e Event) (Moment, bool) { return e.Changed, watched[e.Changed.Kind()] })
-	ref.Disagree = ref.Want.Mask.Names()
+	ref.Disagree = disagree(ref.Want.Mask, runs)
 	ref.varying = map[string]bool{}
 	for _, a := range runs {
 		for _, b := range runs {
@@ -65,6 +67,24 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 		}
 	}
 	return ref
+}
+
+// disagree returns the masked objects and fields, sorted. Of an object it says how often it exists in each run: one
+// that is only sometimes left over or missing without any fault is often a bug itself.
+func disagree(m Mask, runs []*Outcome) []string {
+	out := m.Names()
+	for i, name := range out {
+		if !m.covers(name, "") {
+			continue
+		}
+		counts := make([]string, len(runs))
+		for n, run := range runs {
+			counts[n] = strconv.Itoa(len(run.End[name]))
+		}
+		last := len(counts) - 1
+		out[i] = fmt.Sprintf("%s exists %s and %s times", name, strings.Join(counts[:last], ", "), counts[last])
+	}
+	return out
 }
 
 // calls returns the numbers of calls of a run. Calls of a varying endpoint are counted together.
