@@ -185,7 +185,7 @@ func TestMistakes(t *testing.T) {
 			"Class",
 			simulate.Subject{Start: start},
 			[]simulate.Part{apply, simulate.Faults("fire")},
-			"the classes are crash, depose, error, expired, late, lost, pause",
+			"the classes are crash, depose, error, expired, late, lost, pause, stale",
 		},
 		{
 			"Schedules",

@@ -186,7 +186,8 @@ func Until(d time.Duration) Part {
 	})
 }
 
-// Faults selects classes of faults: crash, late, lost, error, expired, pause, depose. The default is all of them.
+// Faults selects classes of faults: crash, late, lost, error, expired, pause, depose, stale. The default is all of them
+// but stale.
 func Faults(classes ...string) Part {
 	return partFunc(func(c *course) error {
 		kinds, err := engine.ParseClasses(classes)

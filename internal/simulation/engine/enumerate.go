@@ -156,6 +156,9 @@ func Single(ref *Reference, kinds []FaultKind, late time.Duration, only []string
 
 // single returns the plans with one fault of a kind, in the order of their moments.
 func (r *Reference) single(kind FaultKind, late time.Duration, only []string) []Plan {
+	if kind == Stale {
+		return r.stale(late, only)
+	}
 	moments, lasts := r.Writes, time.Duration(0)
 	switch {
 	case kind.AtChange():
@@ -170,6 +173,31 @@ func (r *Reference) single(kind FaultKind, late time.Duration, only []string) []
 	for _, m := range moments {
 		if selected(m, only) && possible(kind, m) {
 			out = append(out, Plan{Faults: []Fault{{Kind: kind, At: m, For: Duration(lasts)}}})
+		}
+	}
+	return out
+}
+
+// stale returns the plans in which the subject is killed at a change of an object, and the next one begins with the
+// state after an earlier change of that object.
+func (r *Reference) stale(late time.Duration, only []string) []Plan {
+	usual := map[Moment]bool{}
+	for _, m := range r.Changes {
+		usual[m] = true
+	}
+	var before []Moment // in the first run; an object may come to a state again
+	seen := map[[2]Moment]bool{}
+	var out []Plan
+	for _, e := range r.Trace {
+		if at := e.Changed; usual[at] {
+			for _, since := range before {
+				pair := [2]Moment{since, at}
+				if since.Object == at.Object && since != at && since.To != "" && selected(at, only) && !seen[pair] {
+					seen[pair] = true
+					out = append(out, Plan{Faults: []Fault{{Kind: Stale, At: at, Since: since, For: Duration(late)}}})
+				}
+			}
+			before = append(before, at)
 		}
 	}
 	return out

@@ -148,6 +148,7 @@ func (r *Run) Play(ctx context.Context, s *Subject, steps []Step) (*engine.Outco
 	}
 	r.Forget()
 	s.run = r
+	r.rec.faults.kill = s.kill
 	replicas := 1
 	if r.o.Plan.NeedsReplicas() {
 		replicas = 2

@@ -85,7 +85,7 @@ A Go test does the same a thousand times faster: see package simulate.`,
 	f.IntVar(&o.schedules, "schedules", 0, "largest `number` of schedules with faults (default: no bound)")
 	f.Uint64Var(&o.seed, "seed", 1, "`seed` of all that is random; 0 takes a random one")
 	f.StringSliceVar(&o.faults, "faults", nil,
-		"`classes` of faults: crash, late, lost, error, expired, pause, depose (default: all)")
+		"`classes` of faults: crash, late, lost, error, expired, pause, depose, stale (default: all but stale)")
 	f.StringSliceVar(&o.kinds, "kinds", nil, "`resources` at whose changes faults happen, such as pods (default: all)")
 	f.StringSliceVar(&o.ignore, "ignore", nil, "`fields` that may differ at the end, such as status.message")
 	f.StringVar(&o.out, "out", "", "`directory` for the report and for each finding's plan and page (default: none)")
