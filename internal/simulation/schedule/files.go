@@ -105,6 +105,9 @@ func rank(u *unstructured.Unstructured) int {
 	return 1
 }
 
+// definitionVersion is the only version of definitions since Kubernetes v1.22.
+const definitionVersion = "apiextensions.k8s.io/v1"
+
 func isDefinition(u *unstructured.Unstructured) bool {
 	return u.GetKind() == "CustomResourceDefinition"
 }
@@ -118,6 +121,12 @@ func ReadDefinitions(path string) ([]*unstructured.Unstructured, error) {
 	objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return !isDefinition(u) })
 	if len(objects) == 0 {
 		return nil, fmt.Errorf("there is no CustomResourceDefinition in %s", path)
+	}
+	for _, u := range objects {
+		if v := u.GetAPIVersion(); v != definitionVersion {
+			return nil, fmt.Errorf("the CustomResourceDefinition %s in %s has version %s, which API servers do not serve any "+
+				"more: it must be %s", u.GetName(), path, v, definitionVersion)
+		}
 	}
 	return objects, nil
 }
