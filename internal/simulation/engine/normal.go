@@ -111,6 +111,11 @@ func (n *Normalizer) Object(obj *unstructured.Unstructured) map[string]any {
 	} {
 		delete(meta, k)
 	}
+	for _, k := range []string{"finalizers", "ownerReferences"} { // their order has no meaning
+		if list, ok := meta[k].([]any); ok {
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		}
+	}
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
 		for _, name := range byTheCluster {
 			delete(annotations, name)
