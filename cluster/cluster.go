@@ -101,6 +101,11 @@ func start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := writeKubeconfig(c.KubeconfigPath(), c.config); err != nil {
 		return nil, err
 	}
+	if o.Prepare != nil {
+		if err := o.Prepare(ctx, c.Config()); err != nil {
+			return nil, fmt.Errorf("cannot prepare the control plane: %w", err)
+		}
+	}
 	if err := c.startManager(ctx); err != nil {
 		return nil, err
 	}

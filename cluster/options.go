@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // Options configure a control plane. The zero value configures a temporary one.
@@ -23,6 +26,11 @@ type Options struct {
 	// the other workloads. Service accounts work as in a cluster: a pod needs one, and gets a token. The first build
 	// of the binary takes about two minutes more.
 	ControllerManager bool
+
+	// Prepare, if set, is called when kube-apiserver serves, before kube-controller-manager starts. Start returns its
+	// error. A garbage collector that starts when CustomResourceDefinitions exist collects objects of their kinds at
+	// once. It takes up to 30 seconds to notice definitions that come later.
+	Prepare func(ctx context.Context, cfg *rest.Config) error
 
 	// Kubelet also runs stand-ins for the scheduler, a node and a volume provisioner, in this process: see package
 	// kubelet. Pods become Running and Ready, and claims Bound, but no containers run.

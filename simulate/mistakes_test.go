@@ -133,6 +133,7 @@ func TestMistakes(t *testing.T) {
 	}
 	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.example.com}\nspec: " +
 		"{versions: 7}\n"
+	settings := "kind: ConfigMap\napiVersion: v1\nmetadata: {name: settings, namespace: absent}\n"
 	apply, vendor := simulate.ApplyObject(toys.Web()), simulate.External(toys.Vendor, toys.VendorService)
 	start := func(ctx context.Context, _ *rest.Config) error { <-ctx.Done(); return nil }
 	for _, tt := range []struct {
@@ -163,6 +164,18 @@ func TestMistakes(t *testing.T) {
 			"cannot use the CustomResourceDefinitions in ",
 		},
 		{
+			"NoGiven",
+			simulate.Subject{Start: start},
+			[]simulate.Part{apply, simulate.Given(file(crd))},
+			"cannot read the given objects: there are only CustomResourceDefinitions in ",
+		},
+		{
+			"GivenWithoutNamespace",
+			simulate.Subject{Start: start},
+			[]simulate.Part{apply, simulate.Given(file(settings))},
+			"cannot create the ConfigMap settings before the subject starts: ",
+		},
+		{
 			"NoKind",
 			simulate.Subject{Start: start},
 			[]simulate.Part{simulate.Apply(file("metadata: {name: a}\n"))},
@@ -172,7 +185,7 @@ func TestMistakes(t *testing.T) {
 			"Class",
 			simulate.Subject{Start: start},
 			[]simulate.Part{apply, simulate.Faults("fire")},
-			"the classes are crash, depose, error, expired, late, lost, pause",
+			"the classes are crash, depose, error, expired, late, lost, pause, stale",
 		},
 		{
 			"Schedules",
@@ -367,5 +380,46 @@ func TestReplay(t *testing.T) {
 	again, err := simulate.Search(t, "", toys.CreatedTwice(false), parts...)
 	if err != nil || len(again.Findings) != 1 || again.Findings[0].Symptoms[0] != report.Findings[0].Symptoms[0] {
 		t.Errorf("the replay gives %+v, error %v; want %+v", again, err, report.Findings[0].Symptoms)
+	}
+}
+
+// Given objects exist before each process of the subject starts, whatever their order in the file. Their creation is no
+// part of the course.
+func TestGiven(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "given.yaml")
+	text := "kind: ConfigMap\napiVersion: v1\nmetadata: {name: settings, namespace: home}\ndata: {size: big}\n---\n" +
+		"kind: Namespace\napiVersion: v1\nmetadata: {name: home}\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	subject := toys.Subject(func(ctx context.Context, cfg *rest.Config) error {
+		clients, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			return err
+		}
+		settings, err := clients.CoreV1().ConfigMaps("home").Get(ctx, "settings", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		settings.Data["seen"] = "yes"
+		if _, err := clients.CoreV1().ConfigMaps("home").Update(ctx, settings, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	})
+	seen := simulate.Await(func(w simulate.World) error {
+		if cm := w.Object("configmaps/home/settings"); cm == nil || cm.Object["data"].(map[string]any)["seen"] == nil {
+			return errors.New("the settings were not seen")
+		}
+		return nil
+	})
+	report, err := simulate.Search(t, "", subject, simulate.Given(name), seen, simulate.Faults("crash"),
+		simulate.Schedules(2))
+	if report == nil && err == nil {
+		return // a child
+	}
+	if err != nil || len(report.Findings) > 0 || report.Played != 2 {
+		t.Errorf("the report is %+v, error %v; want two crashes without a finding", report, err)
 	}
 }

@@ -94,6 +94,19 @@ func Do(name string, fn func(ctx context.Context, cfg *rest.Config) error) Part 
 	}})
 }
 
+// Given has the objects in a YAML file, or in the files of a directory, exist before the controller starts: what it
+// cannot start without, such as its settings or its namespace. CustomResourceDefinitions among them are left out.
+func Given(path string) Part {
+	return partFunc(func(c *course) error {
+		objects, err := schedule.ReadGiven(path)
+		if err != nil {
+			return fmt.Errorf("cannot read the given objects: %w", err)
+		}
+		c.given = append(c.given, objects...)
+		return nil
+	})
+}
+
 // Invariant is checked after each change. A violation is a finding, also without faults.
 func Invariant(holds func(World) error) Part {
 	return partFunc(func(c *course) error {
@@ -173,7 +186,8 @@ func Until(d time.Duration) Part {
 	})
 }
 
-// Faults selects classes of faults: crash, late, lost, error, expired, pause, depose. The default is all of them.
+// Faults selects classes of faults: crash, late, lost, error, expired, pause, depose, stale. The default is all of them
+// but stale.
 func Faults(classes ...string) Part {
 	return partFunc(func(c *course) error {
 		kinds, err := engine.ParseClasses(classes)

@@ -112,7 +112,7 @@ func search(t *testing.T, id string, s Subject, parts []Part) (*engine.Report, e
 	if len(c.command) > 0 {
 		report, err = live.Play(ctx, live.Options{
 			Command: c.command, CRDs: c.crds, Steps: c.steps, Invariants: c.invariants, Outside: c.outside,
-			Progress: t.Output(),
+			Given: c.given, Progress: t.Output(),
 		}, o, plan)
 	} else {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -142,6 +142,7 @@ type course struct {
 	command    []string                       // instead of Subject.Start; empty: none
 	path       string                         // of the definitions; empty: none
 	crds       []*unstructured.Unstructured   // the definitions
+	given      []*unstructured.Unstructured   // exist before the subject starts
 	options    engine.Options
 	until      time.Duration
 	out        string // directory of the findings; empty: none
@@ -197,6 +198,7 @@ func (c *course) bubble(start func(context.Context, *rest.Config) error) (bubble
 	}
 	return bubble.Setup{
 		Start: start, CRDs: crds, Steps: c.steps, Invariants: c.invariants, Outside: c.outside,
+		Given: c.given,
 	}, nil
 }
 

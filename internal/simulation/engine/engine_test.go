@@ -34,16 +34,39 @@ func TestNormalizer(t *testing.T) {
 			"status": map[string]any{"observedGeneration": observed},
 		}})
 	}
-	a, b := object("x1z", "1", "2026-01-01T00:00:00Z", 4, 4), object("y2q", "2", "2026-02-01T00:00:00.5Z", 7, 7)
+	a, b := object("x7x2k", "1", "2026-01-01T00:00:00Z", 4, 4), object("2wvtp", "2", "2026-02-01T00:00:00.5Z", 7, 7)
 	if diff := cmp.Diff(a, b); diff != "" {
 		t.Errorf("the runs differ:\n%s", diff)
 	}
 	if Hash(a) != Hash(b) || Hash(nil) != "" {
 		t.Errorf("the hashes are %s, %s and %q", Hash(a), Hash(b), Hash(nil))
 	}
-	c := object("y2q", "2", "2026-02-01T00:00:00Z", 7, 6)
+	c := object("2wvtp", "2", "2026-02-01T00:00:00Z", 7, 6)
 	if got := Summary(a, c, 3); !slices.Equal(got, []string{`status.observedGeneration: "<current>" → "<outdated>"`}) {
 		t.Errorf("the difference is %q", got)
+	}
+}
+
+// A name is generated if the API server has appended a random text to the generateName, of which it takes as much as
+// fits. The pods of a StatefulSet have a generateName, and names of their own.
+func TestNormalizerKnowsGeneratedNames(t *testing.T) {
+	long := strings.Repeat("a", 60)
+	for _, tt := range []struct{ name, from, want string }{
+		{"web-x7x2k", "web-", "web-*"},
+		{"web-0", "web-", "web-0"},
+		{"web-12345", "web-", "web-12345"},
+		{"x7x2k", "", "x7x2k"},
+		{"x7x2k", "web-", "x7x2k"},
+		{long[:58] + "x7x2k", long, long + "*"},
+	} {
+		n := NewNormalizer(nil)
+		obj := &unstructured.Unstructured{Object: map[string]any{}}
+		obj.SetName(tt.name)
+		obj.SetGenerateName(tt.from)
+		n.Learn(pods, obj)
+		if got := n.Ref(pods, "", tt.name); got != "pods/"+tt.want {
+			t.Errorf("the reference of %s with generateName %q is %s, want pods/%s", tt.name, tt.from, got, tt.want)
+		}
 	}
 }
 
@@ -288,6 +311,9 @@ func TestTextHidesNothing(t *testing.T) {
 	d := driverFunc(func(p Plan) (*Outcome, error) {
 		out, err := script{func(uint64) bool { return false }}.Play(t.Context(), p, nil)
 		out.End = state("pods/default/a=1", fmt.Sprint("pods/default/noise=", p.Seed))
+		if p.Seed == 2 {
+			out.End["pods/default/rare"] = []map[string]any{{}}
+		}
 		out.Warnings = []string{"not modelled: gravity"}
 		for i, f := range p.Faults {
 			out.Reached[i] = f.Kind != Lost
@@ -299,7 +325,8 @@ func TestTextHidesNothing(t *testing.T) {
 		t.Fatalf("the report is %+v, error %v", r, err)
 	}
 	for _, want := range []string{
-		"\n  1 object or field is not compared, since the runs without faults differ there:\n    pods/default/noise value\n",
+		"\n  2 objects and fields are not compared, since the runs without faults differ there:\n" +
+			"    pods/default/noise value\n    pods/default/rare exists 0, 0 and 1 times\n",
 		"schedules did not come to the moment of their fault:\n    the answer to the 1st update of pods/default/a is lost\n",
 		"\n  not modelled: gravity",
 	} {

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -47,7 +49,7 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 		watched[kind] = true
 	}
 	ref.Changes = common(runs, func(e Event) (Moment, bool) { return e.Changed, watched[e.Changed.Kind()] })
-	ref.Disagree = ref.Want.Mask.Names()
+	ref.Disagree = disagree(ref.Want.Mask, runs)
 	ref.varying = map[string]bool{}
 	for _, a := range runs {
 		for _, b := range runs {
@@ -65,6 +67,24 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 		}
 	}
 	return ref
+}
+
+// disagree returns the masked objects and fields, sorted. Of an object it says how often it exists in each run: one
+// that is only sometimes left over or missing without any fault is often a bug itself.
+func disagree(m Mask, runs []*Outcome) []string {
+	out := m.Names()
+	for i, name := range out {
+		if !m.covers(name, "") {
+			continue
+		}
+		counts := make([]string, len(runs))
+		for n, run := range runs {
+			counts[n] = strconv.Itoa(len(run.End[name]))
+		}
+		last := len(counts) - 1
+		out[i] = fmt.Sprintf("%s exists %s and %s times", name, strings.Join(counts[:last], ", "), counts[last])
+	}
+	return out
 }
 
 // calls returns the numbers of calls of a run. Calls of a varying endpoint are counted together.
@@ -136,6 +156,9 @@ func Single(ref *Reference, kinds []FaultKind, late time.Duration, only []string
 
 // single returns the plans with one fault of a kind, in the order of their moments.
 func (r *Reference) single(kind FaultKind, late time.Duration, only []string) []Plan {
+	if kind == Stale {
+		return r.stale(late, only)
+	}
 	moments, lasts := r.Writes, time.Duration(0)
 	switch {
 	case kind.AtChange():
@@ -150,6 +173,31 @@ func (r *Reference) single(kind FaultKind, late time.Duration, only []string) []
 	for _, m := range moments {
 		if selected(m, only) && possible(kind, m) {
 			out = append(out, Plan{Faults: []Fault{{Kind: kind, At: m, For: Duration(lasts)}}})
+		}
+	}
+	return out
+}
+
+// stale returns the plans in which the subject is killed at a change of an object, and the next one begins with the
+// state after an earlier change of that object.
+func (r *Reference) stale(late time.Duration, only []string) []Plan {
+	usual := map[Moment]bool{}
+	for _, m := range r.Changes {
+		usual[m] = true
+	}
+	var before []Moment // in the first run; an object may come to a state again
+	seen := map[[2]Moment]bool{}
+	var out []Plan
+	for _, e := range r.Trace {
+		if at := e.Changed; usual[at] {
+			for _, since := range before {
+				pair := [2]Moment{since, at}
+				if since.Object == at.Object && since != at && since.To != "" && selected(at, only) && !seen[pair] {
+					seen[pair] = true
+					out = append(out, Plan{Faults: []Fault{{Kind: Stale, At: at, Since: since, For: Duration(late)}}})
+				}
+			}
+			before = append(before, at)
 		}
 	}
 	return out

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // moments is a driver whose subject leads, and makes writes and changes. It keeps the plans that are played.
@@ -109,17 +111,44 @@ func TestSingleSpreads(t *testing.T) {
 	}
 }
 
-// A search with few schedules plays each class.
+// A search with few schedules plays each class but stale, which is played on request only.
 func TestSearchSamplesClasses(t *testing.T) {
 	d := &moments{writes: 20, changes: 20}
-	if _, err := Search(t.Context(), d, Options{Steps: 1, Schedules: len(Classes), Workers: 2}); err != nil {
+	if _, err := Search(t.Context(), d, Options{Steps: 1, Schedules: len(Classes) - 1, Workers: 2}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, p := range d.played {
 		got = append(got, p.Faults[0].Kind.class())
 	}
-	if slices.Sort(got); !slices.Equal(got, ClassNames()) {
-		t.Errorf("%d schedules play the classes %q", len(Classes), got)
+	if slices.Sort(got); !slices.Equal(append(got, "stale"), ClassNames()) {
+		t.Errorf("%d schedules play the classes %q", len(Classes)-1, got)
+	}
+}
+
+// A process begins with each state that its object had before, also with one to which the object comes again.
+func TestStalePairs(t *testing.T) {
+	small := Moment{Verb: Change, Object: "webs/a", From: "2", To: "1"}
+	large := Moment{Verb: Change, Object: "webs/a", From: "1", To: "2"}
+	created := Moment{Verb: Change, Object: "webs/a", To: "1"}
+	other := Moment{Verb: Change, Object: "webs/b", To: "1"}
+	gone := Moment{Verb: Change, Object: "webs/a", From: "2"}
+	var out Outcome
+	for _, m := range []Moment{created, large, other, small, large, gone} {
+		out.Trace = append(out.Trace, Event{Changed: m})
+	}
+	out.Watched = []string{"webs"}
+	ref := NewReference([]*Outcome{&out}, nil)
+	got := map[string]bool{}
+	for _, p := range Single(ref, []FaultKind{Stale}, time.Second, nil) {
+		f := p.Faults[0]
+		got[f.At.From+">"+f.At.To+" since "+f.Since.From+">"+f.Since.To] = true
+	}
+	want := map[string]bool{
+		"1>2 since >1": true, "2>1 since >1": true, "2>1 since 1>2": true, "1>2 since 2>1": true,
+		"2> since >1": true, "2> since 1>2": true, "2> since 2>1": true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

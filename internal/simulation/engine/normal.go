@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -34,9 +35,9 @@ func NewNormalizer(names []string) *Normalizer {
 // Learn records the generated name and the uid of an object, and the addresses that the cluster gave it. It also
 // records the random parts of a name that the subject has made up. The subject may use them elsewhere, as in a label.
 func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructured) {
-	if prefix := obj.GetGenerateName(); prefix != "" && strings.HasPrefix(obj.GetName(), prefix) {
-		if _, known := n.names[obj.GetName()]; !known {
-			n.names[obj.GetName()] = prefix + "*"
+	if name := obj.GetName(); isGenerated(name, obj.GetGenerateName()) {
+		if _, known := n.names[name]; !known {
+			n.names[name] = obj.GetGenerateName() + "*"
 			n.repl = nil
 		}
 	}
@@ -60,6 +61,18 @@ func (n *Normalizer) Learn(res schema.GroupResource, obj *unstructured.Unstructu
 			n.exact[ip] = "<address of " + n.Ref(res, obj.GetNamespace(), obj.GetName()) + ">"
 		}
 	}
+}
+
+// generated matches what the API server appends to a generateName, of which it takes up to longestPrefix characters.
+var generated = regexp.MustCompile(`^` + alphabets[0] + `{5}$`)
+
+const longestPrefix = 58
+
+// isGenerated reports whether the API server has made a name from a generateName. A pod of a StatefulSet has a
+// generateName, too, but its name ends with its ordinal.
+func isGenerated(name, from string) bool {
+	suffix, ok := strings.CutPrefix(name, from[:min(len(from), longestPrefix)])
+	return from != "" && ok && generated.MatchString(suffix)
 }
 
 // configMaps have the certificates of the cluster, one in each namespace.
@@ -97,6 +110,11 @@ func (n *Normalizer) Object(obj *unstructured.Unstructured) map[string]any {
 		"deletionGracePeriodSeconds",
 	} {
 		delete(meta, k)
+	}
+	for _, k := range []string{"finalizers", "ownerReferences"} { // their order has no meaning
+		if list, ok := meta[k].([]any); ok {
+			slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		}
 	}
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
 		for _, name := range byTheCluster {

@@ -40,6 +40,24 @@ func TestNormalizerAssigned(t *testing.T) {
 	}
 }
 
+// The order of finalizers and owners has no meaning. Two controllers of one subject write theirs in any order.
+func TestNormalizerSortsSets(t *testing.T) {
+	object := func(finalizers, owners []any) map[string]any {
+		return engine.NewNormalizer(nil).Object(&unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"finalizers": finalizers, "ownerReferences": owners},
+			"spec":     map[string]any{"finalizers": finalizers},
+		}})
+	}
+	a, b := map[string]any{"uid": "1"}, map[string]any{"uid": "2"}
+	one, other := object([]any{"x", "y"}, []any{a, b}), object([]any{"y", "x"}, []any{b, a})
+	if d := cmp.Diff(one["metadata"], other["metadata"]); d != "" {
+		t.Error(d)
+	}
+	if cmp.Diff(one["spec"], other["spec"]) == "" {
+		t.Error("other lists have lost their order")
+	}
+}
+
 // What a real cluster makes up in each run is the same in all of them: the name of the volume with the token of a pod,
 // also if it is the key of a list, the certificates of the cluster, and who has bound a volume.
 func TestNormalizerOfRealCluster(t *testing.T) {

@@ -24,6 +24,7 @@ const (
 	Late        FaultKind = "late"         // the watches of one kind are late from a change on
 	LateCrash   FaultKind = "late-crash"   // as Late, and the subject is killed at its next write
 	Expired     FaultKind = "expired"      // the watches of one kind break from a change on, and begin with a new list
+	Stale       FaultKind = "stale"        // the subject is killed at a change, and the next one lists an older state
 	Pause       FaultKind = "pause"        // the leader is suspended before a write, until another replica leads
 	Depose      FaultKind = "depose"       // the leader cannot renew its lock from a write on, until another one leads
 )
@@ -34,6 +35,7 @@ var Classes = map[string][]FaultKind{
 	"late":    {Late, LateCrash},
 	"expired": {Expired},
 	"lost":    {Lost},
+	"stale":   {Stale},
 	"error":   {Unsent, Conflict, Refused, Throttled},
 	"pause":   {Pause},
 	"depose":  {Depose},
@@ -53,7 +55,7 @@ func (k FaultKind) class() string {
 }
 
 // AtChange reports whether the fault happens at a change that the subject watches, and not at a write.
-func (k FaultKind) AtChange() bool { return k == Late || k == LateCrash || k == Expired }
+func (k FaultKind) AtChange() bool { return k == Late || k == LateCrash || k == Expired || k == Stale }
 
 // needsReplicas reports whether a fault only shows with two replicas.
 func (k FaultKind) needsReplicas() bool { return k == Pause || k == Depose }
@@ -81,6 +83,8 @@ func ParseClasses(classes []string) ([]FaultKind, error) {
 type Fault struct {
 	Kind FaultKind `json:"kind"`
 	At   Moment    `json:"at"`
+	// Since is the change whose state the lists of the kind show after a fault Stale.
+	Since Moment `json:"since,omitzero"`
 	// For is how long a watch is late or broken, or how long a pause lasts. 0 for other kinds.
 	For Duration `json:"for,omitzero"`
 }
@@ -108,6 +112,9 @@ func (f Fault) String() string {
 			f.At.Kind(), f.For, f.At)
 	case Expired:
 		return fmt.Sprintf("watches of %s break at %s, and begin with a new list after %s", f.At.Kind(), f.At, f.For)
+	case Stale:
+		return fmt.Sprintf("the subject is killed at %s, and the next one sees %s for %s as they were after %s",
+			f.At, f.At.Kind(), f.For, f.Since)
 	case Pause:
 		return fmt.Sprintf("the leader is suspended for %s at %s", f.For, f.At)
 	case Depose:

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,18 +47,22 @@ func newFollower(client dynamic.Interface) *follower {
 	}
 }
 
-// follow lists a resource, and follows it until ctx ends. listed is called after the list.
+// follow lists a resource, and follows it until ctx ends. listed is called after the list. The API server ends the
+// watches of a kind whose CustomResourceDefinition changes, and may require a new list.
 func (f *follower) follow(ctx context.Context, res apiserver.Resource, listed func()) {
 	err := f.list(ctx, res)
 	listed()
 	for err == nil && ctx.Err() == nil {
-		err = f.watch(ctx, res)
+		if err = f.watch(ctx, res); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			err = f.list(ctx, res)
+		}
 	}
 	if ctx.Err() == nil {
 		f.fail(fmt.Errorf("cannot follow %s: %w", res.GVR().GroupResource(), err))
 	}
 }
 
+// list takes the present objects of a resource. Those that are not among them any more have been deleted.
 func (f *follower) list(ctx context.Context, res apiserver.Resource) error {
 	all, err := f.client.Resource(res.GVR()).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -66,8 +71,18 @@ func (f *follower) list(ctx context.Context, res apiserver.Resource) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.advance(res, all.GetResourceVersion())
+	present := map[types.UID]bool{}
 	for i := range all.Items {
-		f.change(res, watch.Added, &all.Items[i])
+		u := &all.Items[i]
+		present[u.GetUID()] = true
+		if known, ok := f.objects[u.GetUID()]; !ok || known.content.GetResourceVersion() != u.GetResourceVersion() {
+			f.change(res, watch.Added, u)
+		}
+	}
+	for uid, o := range f.objects {
+		if o.resource.GVR() == res.GVR() && !present[uid] {
+			f.change(res, watch.Deleted, o.content)
+		}
 	}
 	return nil
 }
@@ -96,7 +111,7 @@ func (f *follower) watch(ctx context.Context, res apiserver.Resource) error {
 func (f *follower) take(res apiserver.Resource, e watch.Event) error {
 	u, ok := e.Object.(*unstructured.Unstructured)
 	if e.Type == watch.Error || !ok {
-		return fmt.Errorf("the watch failed: %v", e.Object)
+		return fmt.Errorf("the watch failed: %w", apierrors.FromObject(e.Object))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -43,6 +43,7 @@ type Options struct {
 	Steps      []schedule.Step
 	Invariants []func(*schedule.Run) error
 	Outside    map[string]func() http.Handler // by host; the subject reaches them by HTTP_PROXY
+	Given      []*unstructured.Unstructured   // exist before the subject starts
 	// Progress receives lines about the build of the control plane.
 	Progress io.Writer
 }
@@ -100,6 +101,7 @@ func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*e
 	defer cancel()
 	run, err := schedule.New(schedule.Options{
 		Plan: p, Want: want, Pace: pace, Invariants: d.o.Invariants, Outside: d.o.Outside, Config: plane.config,
+		Given:     d.o.Given,
 		Resources: func() []apiserver.Resource { return plane.resources }, Idle: func() bool { return true },
 		Stored:  func(ctx context.Context, res groups.GroupResource, resp *http.Response) { plane.stored(ctx, res, resp) },
 		Reached: plane.follower.reached,

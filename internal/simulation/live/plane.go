@@ -40,14 +40,22 @@ const listed = time.Minute
 
 // newPlane starts a control plane. ctx bounds the start.
 func newPlane(ctx context.Context, crds []*unstructured.Unstructured, progress io.Writer) (*plane, error) {
-	c, err := cluster.Start(ctx, cluster.Options{ControllerManager: true, Kubelet: true, Progress: progress})
+	var resources []apiserver.Resource
+	c, err := cluster.Start(ctx, cluster.Options{
+		ControllerManager: true, Kubelet: true, Progress: progress,
+		Prepare: func(ctx context.Context, cfg *rest.Config) (err error) {
+			cfg.QPS, cfg.WarningHandler = -1, rest.NoWarnings{}
+			resources, err = define(ctx, cfg, crds)
+			return err
+		},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a control plane: %w", err)
 	}
 	follow, cancel := context.WithCancel(context.Background())
-	p := &plane{cluster: c, config: c.Config(), cancel: cancel}
+	p := &plane{cluster: c, config: c.Config(), resources: resources, cancel: cancel}
 	p.config.QPS, p.config.WarningHandler = -1, rest.NoWarnings{}
-	if err := p.prepare(ctx, follow, crds); err != nil {
+	if err := p.prepare(ctx, follow); err != nil {
 		p.close()
 		return nil, fmt.Errorf("cannot prepare a control plane: %w", err)
 	}
@@ -60,15 +68,9 @@ func (p *plane) close() {
 	p.cluster.Stop()
 }
 
-func (p *plane) prepare(ctx, follow context.Context, crds []*unstructured.Unstructured) error {
+func (p *plane) prepare(ctx, follow context.Context) error {
 	client, err := dynamic.NewForConfig(p.config)
 	if err != nil {
-		return err
-	}
-	if err := install(ctx, client, crds); err != nil {
-		return err
-	}
-	if p.resources, err = servedWith(ctx, p.config, crds); err != nil {
 		return err
 	}
 	p.follower = newFollower(client)
@@ -93,6 +95,18 @@ func (p *plane) prepare(ctx, follow context.Context, crds []*unstructured.Unstru
 		return err
 	}
 	return p.follower.failure()
+}
+
+// define creates definitions, and returns what the API server serves with them.
+func define(ctx context.Context, cfg *rest.Config, crds []*unstructured.Unstructured) ([]apiserver.Resource, error) {
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := install(ctx, client, crds); err != nil {
+		return nil, err
+	}
+	return servedWith(ctx, cfg, crds)
 }
 
 // install creates definitions and waits until they are served.

@@ -11,18 +11,33 @@ type injector struct {
 	faults  []engine.Fault
 	reached []bool
 	gates   *gates
-	doomed  bool      // the next write of the subject kills it
-	until   time.Time // the end of the last fault
+	doomed  bool           // the next write of the subject kills it
+	kill    func()         // kills the processes of the subject
+	since   map[int]string // resource versions after the changes Fault.Since
+	until   time.Time      // the end of the last fault
 }
 
 func newInjector(p engine.Plan, g *gates) *injector {
-	return &injector{faults: p.Faults, reached: make([]bool, len(p.Faults)), gates: g}
+	return &injector{faults: p.Faults, reached: make([]bool, len(p.Faults)), gates: g, since: map[int]string{}}
 }
 
-// change plays the faults at a change of an object, and describes them.
-func (i *injector) change(m engine.Moment) (text string) {
+// change plays the faults at a change of an object, and describes them. version is the resource version of the object.
+func (i *injector) change(m engine.Moment, version string) (text string) {
 	for n, f := range i.faults {
+		if f.Kind == engine.Stale && f.Since == m && i.since[n] == "" {
+			i.since[n] = version
+		}
 		if i.reached[n] || f.At != m || !f.Kind.AtChange() {
+			continue
+		}
+		if f.Kind == engine.Stale {
+			if i.since[n] == "" {
+				continue
+			}
+			i.happens(n)
+			i.gates.rewind(m.Kind(), i.since[n], time.Duration(f.For))
+			i.kill()
+			text = f.String()
 			continue
 		}
 		i.happens(n)

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -80,17 +81,52 @@ func ReadObjects(path string) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
+// ReadGiven returns the objects of a file or a directory that are no CustomResourceDefinitions, namespaces first.
+func ReadGiven(path string) ([]*unstructured.Unstructured, error) {
+	objects, err := ReadObjects(path)
+	if err != nil {
+		return nil, err
+	}
+	objects = slices.DeleteFunc(objects, isDefinition)
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("there are only CustomResourceDefinitions in %s", path)
+	}
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
+		return cmp.Compare(rank(a), rank(b))
+	})
+	return objects, nil
+}
+
+// rank is lower for objects that others need.
+func rank(u *unstructured.Unstructured) int {
+	if u.GetKind() == "Namespace" {
+		return 0
+	}
+	return 1
+}
+
+// definitionVersion is the only version of definitions since Kubernetes v1.22.
+const definitionVersion = "apiextensions.k8s.io/v1"
+
+func isDefinition(u *unstructured.Unstructured) bool {
+	return u.GetKind() == "CustomResourceDefinition"
+}
+
 // ReadDefinitions returns the CustomResourceDefinitions of a file or a directory.
 func ReadDefinitions(path string) ([]*unstructured.Unstructured, error) {
 	objects, err := ReadObjects(path)
 	if err != nil {
 		return nil, err
 	}
-	objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool {
-		return u.GetKind() != "CustomResourceDefinition"
-	})
+	objects = slices.DeleteFunc(objects, func(u *unstructured.Unstructured) bool { return !isDefinition(u) })
 	if len(objects) == 0 {
 		return nil, fmt.Errorf("there is no CustomResourceDefinition in %s", path)
+	}
+	for _, u := range objects {
+		if v := u.GetAPIVersion(); v != definitionVersion {
+			return nil, fmt.Errorf("the CustomResourceDefinition %s in %s has version %s, which API servers do not serve any "+
+				"more: it must be %s", u.GetName(), path, v, definitionVersion)
+		}
 	}
 	return objects, nil
 }

@@ -11,6 +11,7 @@ import (
 type gates struct {
 	mu     sync.Mutex
 	closed map[string]closing // by resource and group
+	past   map[string]past    // by resource and group
 }
 
 // closing is a time during which watches of a kind are held. Watches that expire then end, and what they held is lost.
@@ -19,7 +20,7 @@ type closing struct {
 	expire      bool
 }
 
-func newGates() *gates { return &gates{closed: map[string]closing{}} }
+func newGates() *gates { return &gates{closed: map[string]closing{}, past: map[string]past{}} }
 
 // close holds the present watches of a kind for d.
 func (g *gates) close(kind string, d time.Duration, expire bool) {
@@ -27,6 +28,40 @@ func (g *gates) close(kind string, d time.Duration, expire bool) {
 	defer g.mu.Unlock()
 	now := time.Now()
 	g.closed[kind] = closing{now, now.Add(d), expire}
+}
+
+// past is a state that lists of a kind show, as those of an API server do whose cache is behind.
+type past struct {
+	version string
+	d       time.Duration
+	until   time.Time // zero before the first list
+}
+
+// rewind has lists show the state of a version for d, from the first list on, and watches show nothing newer meanwhile.
+func (g *gates) rewind(kind, version string, d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.past[kind] = past{version: version, d: d}
+}
+
+// pastOf returns the version that a list of a kind shows now, or "".
+func (g *gates) pastOf(kind string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p, ok := g.past[kind]
+	if !ok {
+		return ""
+	}
+	now := time.Now()
+	if p.until.IsZero() {
+		p.until = now.Add(p.d)
+		g.past[kind] = p
+		g.closed[kind] = closing{now, p.until, false}
+	}
+	if now.After(p.until) {
+		return ""
+	}
+	return p.version
 }
 
 // late returns how long a watch has to wait now, and whether it has expired after that. A watch that is opened after

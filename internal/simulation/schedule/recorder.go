@@ -106,7 +106,7 @@ func (r *recorder) onChange(c apiserver.Change) {
 	r.most = max(r.most, r.counts[m.Object])
 	e := r.event(m.Object)
 	e.Changed, e.Diff = m, engine.Summary(before, after, 3)
-	if text := r.faults.change(m); text != "" {
+	if text := r.faults.change(m, obj.GetResourceVersion()); text != "" {
 		e.Fault = text
 	}
 }

@@ -50,6 +50,7 @@ type Options struct {
 	Pace       Pace
 	Invariants []func(*Run) error
 	Outside    map[string]func() http.Handler // services outside the cluster, by host
+	Given      []*unstructured.Unstructured   // exist before the subject starts
 
 	// Config is that of a client of the API server with all rights, on which transports with faults are built.
 	Config *rest.Config
@@ -135,12 +136,19 @@ func (r *Run) Forget() { r.rec.forget() }
 // DelayOf returns a short time that follows from the seed and a text.
 func (r *Run) DelayOf(text string) time.Duration { return r.wire.delayOf(text) }
 
-// Play starts the subject, plays the steps of the workload, and waits until all is quiet. All goroutines of the subject
-// have ended when it returns; otherwise the error says that they did not.
+// Play creates the given objects, starts the subject, plays the steps of the workload, and waits until all is quiet.
+// All goroutines of the subject have ended when it returns; otherwise the error says that they did not.
 func (r *Run) Play(ctx context.Context, s *Subject, steps []Step) (*engine.Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	for _, obj := range r.o.Given {
+		if err := r.Apply(ctx, obj); err != nil {
+			return nil, fmt.Errorf("cannot create the %s %s before the subject starts: %w", obj.GetKind(), obj.GetName(), err)
+		}
+	}
+	r.Forget()
 	s.run = r
+	r.rec.faults.kill = s.kill
 	replicas := 1
 	if r.o.Plan.NeedsReplicas() {
 		replicas = 2

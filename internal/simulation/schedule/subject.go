@@ -28,6 +28,7 @@ type Subject struct {
 	processes sync.WaitGroup
 	mu        sync.Mutex
 	exits     []string
+	alive     map[*Process]bool
 }
 
 // keepAlive keeps one process of the subject alive until ctx ends.
@@ -35,6 +36,7 @@ func (s *Subject) keepAlive(ctx context.Context) {
 	for ctx.Err() == nil {
 		own, cancel := context.WithCancel(ctx)
 		p := &Process{cancel: cancel}
+		s.lives(p, true)
 		p.Client = &http.Client{Transport: s.run.outsideTransport(p)}
 		var failure error // set before ended is closed
 		ended := make(chan struct{})
@@ -54,9 +56,32 @@ func (s *Subject) keepAlive(ctx context.Context) {
 			}
 		}
 		p.kill()
+		s.lives(p, false)
 		if sleep(ctx.Done(), restart) == nil {
 			s.run.rec.note(engine.Subject, "the subject is started again")
 		}
+	}
+}
+
+func (s *Subject) lives(p *Process, alive bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alive == nil {
+		s.alive = map[*Process]bool{}
+	}
+	if alive {
+		s.alive[p] = true
+	} else {
+		delete(s.alive, p)
+	}
+}
+
+// kill kills all processes.
+func (s *Subject) kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.alive {
+		p.kill()
 	}
 }
 

@@ -85,6 +85,11 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 		if kind != "leases.coordination.k8s.io" {
 			t.rec.request("the " + q.verb + " of " + kind)
 		}
+		if q.verb == "list" && r.URL.Query().Get("resourceVersion") == "0" {
+			if version := t.gates.pastOf(kind); version != "" {
+				r = at(r, version)
+			}
+		}
 		return t.inner.RoundTrip(r)
 	}
 	t.rec.watch(q.resource)
@@ -92,6 +97,13 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 		return failure(r, http.StatusGone, "Expired", "too old resource version"), nil
 	}
 	opened := time.Now()
+	if version := t.gates.pastOf(kind); version != "" {
+		if r.URL.Query().Get("sendInitialEvents") == "true" { // a server that has it would show the present state
+			return failure(r, http.StatusUnprocessableEntity, "Invalid",
+				"sendInitialEvents: Forbidden: the WatchList feature gate is disabled"), nil
+		}
+		opened = time.Time{}
+	}
 	resp, err := t.inner.RoundTrip(r)
 	if err == nil && resp.StatusCode == http.StatusOK {
 		if t.reached != nil {
@@ -100,6 +112,16 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 		resp.Body = &lateBody{resp.Body, r.Context().Done(), t.gates, kind, opened, t.process}
 	}
 	return resp, err
+}
+
+// at returns a list as of a resource version.
+func at(r *http.Request, version string) *http.Request {
+	r = r.Clone(r.Context())
+	q := r.URL.Query()
+	q.Set("resourceVersion", version)
+	q.Set("resourceVersionMatch", "Exact")
+	r.URL.RawQuery = q.Encode()
+	return r
 }
 
 // resumes reports whether a watch starts at a version that the client has seen. Otherwise it starts with a list.

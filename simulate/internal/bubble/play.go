@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -32,6 +33,7 @@ type Setup struct {
 	Steps      []schedule.Step
 	Invariants []func(*schedule.Run) error
 	Outside    map[string]func() http.Handler // by host
+	Given      []*unstructured.Unstructured   // exist before the subject starts
 	// Progress, if set, is called whenever the run does anything.
 	Progress func()
 }
@@ -68,6 +70,7 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	r, err := schedule.New(schedule.Options{
 		Plan: p, Want: want, Pace: pace, Invariants: s.Invariants, Outside: s.Outside, Config: server.Config(),
 		Resources: server.Resources, Gaps: gaps, Idle: func() bool { return others.Idle() }, Progress: s.Progress,
+		Given: s.Given,
 	})
 	if err != nil {
 		return nil, err
@@ -99,6 +102,9 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	}, s.Steps)
 	cancel()
 	<-done
+	if out == nil {
+		return nil, err
+	}
 	for _, gap := range others.Gaps() {
 		out.Warnings = append(out.Warnings, "not modelled: "+gap)
 	}

@@ -38,6 +38,10 @@ func Bugs() []Bug {
 			}
 			return nil
 		}), simulate.Faults("depose"))
+	grow := []simulate.Part{
+		simulate.ApplyObject(Web()), simulate.Await(Ready), simulate.Patch("widgets/web", `{"spec":{"size":2}}`),
+		simulate.Await(hasSecond), simulate.Wait(time.Minute), simulate.Invariant(keepsSecond), simulate.Faults("stale"),
+	}
 	return []Bug{
 		{"CreatedTwice", CreatedTwice, create, engine.Left, "configmaps/default/web-*"},
 		{"RandomContent", randomContent, late, engine.Left, "configmaps/default/web-*"},
@@ -53,8 +57,25 @@ func Bugs() []Bug {
 			"POST vendor.example/disks size=1",
 		},
 		{"TwoLeaders", twoLeaders, create, engine.Left, "configmaps/default/web-*"},
+		{"ActsOnThePast", actsOnThePast, grow, engine.Violated, "the second ConfigMap of web is gone"},
 		{"WorksOn", worksOn, deposed, engine.Left, "configmaps/default/api-*"},
 	}
+}
+
+// hasSecond is the condition that the controller has seen that web is to have two ConfigMaps.
+func hasSecond(w simulate.World) error {
+	if seen := (Widget{w.Object("widgets/web")}).Status("seen"); seen != "2" {
+		return fmt.Errorf("the controller has seen the size %s", seen)
+	}
+	return nil
+}
+
+// keepsSecond is violated if the second ConfigMap is deleted after that.
+func keepsSecond(w simulate.World) error {
+	if w.Object("widgets/web") != nil && hasSecond(w) == nil && w.Object("configmaps/web-2") == nil {
+		return errors.New("the second ConfigMap of web is gone")
+	}
+	return nil
 }
 
 // Web returns a widget.

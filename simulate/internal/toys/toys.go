@@ -233,6 +233,32 @@ func CreatedTwice(fixed bool) simulate.Subject {
 	})
 }
 
+// actsOnThePast deletes the second ConfigMap if its cache shows a smaller size. After a restart, that may be a size of
+// long ago. Its twin asks the API server first.
+func actsOnThePast(fixed bool) simulate.Subject {
+	return Controller(func(t *Toy, w Widget) error {
+		if fixed {
+			present, err := t.Widgets.Get(t.Context, w.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			w = Widget{present}
+		}
+		second := w.GetName() + "-2"
+		switch _, err := t.configMaps.Get(second); {
+		case w.size() > 1:
+			if _, err := t.create(configMap(w, second)); ignore(err, apierrors.IsAlreadyExists) != nil {
+				return err
+			}
+		case err == nil:
+			if err := t.remove(second); ignore(err, apierrors.IsNotFound) != nil {
+				return err
+			}
+		}
+		return t.SetStatus(w, map[string]any{"phase": "Ready", "seen": fmt.Sprint(w.size())}, true)
+	})
+}
+
 // randomContent does as CreatedTwice does, with a password in the ConfigMap, so that each run has other content.
 func randomContent(fixed bool) simulate.Subject {
 	return Controller(func(t *Toy, w Widget) error {

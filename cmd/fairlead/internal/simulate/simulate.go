@@ -23,6 +23,7 @@ const exitNotJudged = 2
 // options are the flags.
 type options struct {
 	crds, workload string
+	given          string
 	duration       time.Duration
 	schedules      int
 	seed           uint64
@@ -78,11 +79,13 @@ A Go test does the same a thousand times faster: see package simulate.`,
 	f.SetInterspersed(false)
 	f.StringVar(&o.workload, "workload", "", "`file` with the steps of the workload (required)")
 	f.StringVar(&o.crds, "crds", "", "`file or directory` with the CustomResourceDefinitions of the program")
+	f.StringVar(&o.given, "given", "",
+		"`file or directory` with objects that exist before the program starts, such as its settings")
 	f.DurationVar(&o.duration, "for", 5*time.Minute, "`time` of all runs")
 	f.IntVar(&o.schedules, "schedules", 0, "largest `number` of schedules with faults (default: no bound)")
 	f.Uint64Var(&o.seed, "seed", 1, "`seed` of all that is random; 0 takes a random one")
 	f.StringSliceVar(&o.faults, "faults", nil,
-		"`classes` of faults: crash, late, lost, error, expired, pause, depose (default: all)")
+		"`classes` of faults: crash, late, lost, error, expired, pause, depose, stale (default: all but stale)")
 	f.StringSliceVar(&o.kinds, "kinds", nil, "`resources` at whose changes faults happen, such as pods (default: all)")
 	f.StringSliceVar(&o.ignore, "ignore", nil, "`fields` that may differ at the end, such as status.message")
 	f.StringVar(&o.out, "out", "", "`directory` for the report and for each finding's plan and page (default: none)")
@@ -138,6 +141,11 @@ func (o *options) read(command []string) (subject live.Options, search engine.Op
 			return subject, search, nil, fmt.Errorf("cannot read the CustomResourceDefinitions: %w", err)
 		}
 	}
+	if o.given != "" {
+		if subject.Given, err = schedule.ReadGiven(o.given); err != nil {
+			return subject, search, nil, fmt.Errorf("cannot read the objects of --given: %w", err)
+		}
+	}
 	if o.out != "" { // now, instead of at the end
 		if err = os.MkdirAll(o.out, 0o777); err != nil {
 			return subject, search, nil, fmt.Errorf("cannot create the directory of the findings: %w", err)
@@ -181,6 +189,9 @@ func (o *options) again(plan string, command []string) string {
 	args := []string{"fairlead", "simulate", "--replay", plan, "--workload", o.workload}
 	if o.crds != "" {
 		args = append(args, "--crds", o.crds)
+	}
+	if o.given != "" {
+		args = append(args, "--given", o.given)
 	}
 	for _, field := range o.ignore {
 		args = append(args, "--ignore", field)

@@ -100,6 +100,7 @@ func TestMistakesInWorkload(t *testing.T) {
 func TestUsage(t *testing.T) {
 	dir := write(t, map[string]string{
 		"steps.yaml": "- sleep: 1s\n", "crd.yaml": object, "plan.json": "{", "empty.yaml": "",
+		"old.yaml": "kind: CustomResourceDefinition\napiVersion: apiextensions.k8s.io/v1beta1\nmetadata: {name: as.example}\n",
 	})
 	steps := "--workload=" + filepath.Join(dir, "steps.yaml")
 	for args, says := range map[string]string{
@@ -113,6 +114,8 @@ func TestUsage(t *testing.T) {
 		steps + " --for=-1s -- sh":                                             "--for must be positive",
 		steps + " --schedules=-1 -- sh":                                        "--schedules not negative",
 		steps + " --crds=" + filepath.Join(dir, "crd.yaml") + " -- sh":         "there is no CustomResourceDefinition",
+		steps + " --crds=" + filepath.Join(dir, "old.yaml") + " -- sh":         "it must be apiextensions.k8s.io/v1",
+		steps + " --given=" + filepath.Join(dir, "missing") + " -- sh":         "cannot read the objects of --given",
 		steps + " --replay=" + filepath.Join(dir, "plan.json") + " -- sh":      "cannot decode the plan",
 		steps + " --replay=" + filepath.Join(dir, "missing.json") + " -- sh":   "cannot read the plan to replay",
 	} {
@@ -128,8 +131,9 @@ func TestUsage(t *testing.T) {
 
 // A plan is replayed by a line that can be pasted into a shell.
 func TestAgain(t *testing.T) {
-	o := &options{workload: "steps.yaml", crds: "crds", ignore: []string{"status.at"}}
-	want := `fairlead simulate --replay '{"seed":1}' --workload steps.yaml --crds crds --ignore status.at -- bin/manager '-a b'`
+	o := &options{workload: "steps.yaml", crds: "crds", given: "settings", ignore: []string{"status.at"}}
+	want := `fairlead simulate --replay '{"seed":1}' --workload steps.yaml --crds crds --given settings ` +
+		`--ignore status.at -- bin/manager '-a b'`
 	if got := o.again(`{"seed":1}`, []string{"bin/manager", "-a b"}); got != want {
 		t.Errorf("the line is\n%s\nwant\n%s", got, want)
 	}
