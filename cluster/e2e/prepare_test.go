@@ -3,54 +3,51 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 )
 
-// The garbage collector knows the kinds that Prepare has defined from its start on. It looks for others only every 30
-// seconds.
+// Prepare is called when kube-apiserver serves, and before the garbage collector looks for kinds.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
-	const resync = 30 * time.Second
-	var start time.Time
-	c := clustertest.Start(t, cluster.Options{
-		ControllerManager: true, Prepare: func(ctx context.Context, cfg *rest.Config) error {
-			start = time.Now()
-			return clustertest.ApplyCRDs(ctx, cfg, clustertest.CRDFiles("../../examples/controller-runtime/config/crd"))
+	dir, calls := t.TempDir(), 0
+	started := func() bool {
+		_, err := os.Stat(filepath.Join(dir, "kube-controller-manager.log"))
+		return err == nil
+	}
+	clustertest.Start(t, cluster.Options{
+		Dir: dir, ControllerManager: true, Prepare: func(_ context.Context, cfg *rest.Config) error {
+			if calls++; started() {
+				t.Error("kube-controller-manager has started before")
+			}
+			client, err := kubernetes.NewForConfig(cfg)
+			if err == nil {
+				_, err = client.Discovery().ServerVersion()
+			}
+			return err
 		},
 	})
-	squads := schema.GroupVersionResource{Group: "squads.example.com", Version: "v1", Resource: "squads"}
-	client, err := dynamic.NewForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
+	if !started() || calls != 1 {
+		t.Errorf("after %d calls kube-controller-manager has a log: %t", calls, started())
 	}
-	squad := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "squads.example.com/v1", "kind": "Squad", "spec": map[string]any{"size": int64(1), "image": "web:v1"},
-	}}
-	squad.SetName("red")
-	squad.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "gone"}})
-	of := client.Resource(squads).Namespace(metav1.NamespaceDefault)
-	if _, err := of.Create(t.Context(), squad, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+}
+
+// A failure of Prepare is that of Start.
+func TestPrepareFails(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("no luck")
+	c, err := cluster.Start(t.Context(), cluster.Options{Prepare: func(context.Context, *rest.Config) error { return failed }})
+	if !errors.Is(err, failed) {
+		t.Errorf("the start returns %v", err)
 	}
-	clustertest.Eventually(t, "the squad without an owner", func(ctx context.Context) error {
-		_, err := of.Get(ctx, "red", metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(errors.New("it is still there"), err)
-	})
-	if took := time.Since(start); took >= resync {
-		t.Errorf("the collection took %s, as if the kind were unknown at the start", took)
+	if err == nil {
+		c.Stop()
 	}
 }

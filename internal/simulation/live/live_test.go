@@ -66,6 +66,12 @@ func TestOutput(t *testing.T) {
 	if shown = strings.Split(o.String(), "\n  "); shown[lines] != "the end" {
 		t.Errorf("of another process these lines are shown: %q", shown)
 	}
+	var short output
+	fmt.Fprint(&short, "flag provided but not defined: -x\n"+strings.Repeat("  -flag\n", 100))
+	if got := short.String(); !strings.HasPrefix(got, "\nits output begins with:\n  flag provided but not defined: -x\n"+
+		"its output ends with:\n    -flag\n") || strings.Count(got, "-flag") != lines {
+		t.Errorf("of the usage of a program it shows: %s", got)
+	}
 	if _, err := o.Write(make([]byte, 10*kept)); err != nil || len(o.b) > 2*kept {
 		t.Errorf("%d bytes are kept of one large write, error %v", len(o.b), err)
 	}

@@ -13,8 +13,9 @@ const (
 
 // output keeps the last part of the output of a process. It is safe for concurrent use.
 type output struct {
-	mu sync.Mutex
-	b  []byte
+	mu  sync.Mutex
+	b   []byte
+	cut bool // b is not the beginning
 }
 
 func (o *output) Write(p []byte) (int, error) {
@@ -22,17 +23,17 @@ func (o *output) Write(p []byte) (int, error) {
 	defer o.mu.Unlock()
 	n := len(p)
 	if len(p) > kept {
-		p = p[len(p)-kept:]
+		p, o.cut = p[len(p)-kept:], true
 	}
 	o.b = append(o.b, p...)
 	if len(o.b) > 2*kept {
-		o.b = append(o.b[:0], o.b[len(o.b)-kept:]...)
+		o.b, o.cut = append(o.b[:0], o.b[len(o.b)-kept:]...), true
 	}
 	return n, nil
 }
 
-// String returns a text with the last lines, or an empty one. If a Go program has crashed, the lines begin with the
-// reason, since a stack follows it.
+// String returns a text with the first line, which names a wrong flag before the list of all flags, and the last ones.
+// It is empty without output. If a Go program has crashed, the lines begin with the reason, since a stack follows it.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,5 +54,9 @@ func (o *output) String() string {
 	if len(shown) > lines {
 		shown = append(slices.Clip(shown[:lines]), "…")
 	}
-	return "\nits output ends with:\n  " + strings.Join(shown, "\n  ")
+	text = "its output ends with:\n  " + strings.Join(shown, "\n  ")
+	if from > 0 && !isStack && !o.cut {
+		text = "its output begins with:\n  " + all[0] + "\n" + text
+	}
+	return "\n" + text
 }

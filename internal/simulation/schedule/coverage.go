@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// coverage collects what subject and workload ask of a model API server that it does not have. It is safe for
-// concurrent use.
+// coverage collects what subject and workload ask of a model API server that it does not have, and whether the subject
+// needs a class of faults that is not played by default. It is safe for concurrent use.
 type coverage struct {
 	gaps      map[schema.GroupResource]string // see Options
 	resources func() []apiserver.Resource
@@ -45,6 +45,13 @@ func (c *coverage) asked(r *http.Request, code int) {
 	}
 }
 
+// allowsPast notes that the subject has listed objects at any version.
+func (c *coverage) allowsPast() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines["lists of the subject allow an old state: only the class stale, which is played on request, shows it one"] = true
+}
+
 // unserved describes the resource of a request if the server does not serve it.
 func (c *coverage) unserved(q request) string {
 	want := schema.GroupVersionResource{Group: q.resource.Group, Version: q.version, Resource: q.resource.Resource}
@@ -60,7 +67,7 @@ func (c *coverage) unserved(q request) string {
 	return name + " is not served"
 }
 
-// report returns a line for each thing that is missing, sorted.
+// report returns the lines, sorted.
 func (c *coverage) report() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

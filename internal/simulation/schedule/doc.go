@@ -11,7 +11,7 @@
 //   - transport.go: transport sends the requests of one process, with the faults.
 //   - subject.go: Subject starts, kills and restarts the processes of the subject. process.go: Process, one of them.
 //   - outside.go: services outside the cluster.
-//   - coverage.go: coverage collects what a model API server does not have.
+//   - coverage.go: coverage collects what a search does not cover.
 //
 // # Moments
 //

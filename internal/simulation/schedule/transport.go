@@ -86,6 +86,7 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 			t.rec.request("the " + q.verb + " of " + kind)
 		}
 		if q.verb == "list" && r.URL.Query().Get("resourceVersion") == "0" {
+			t.coverage.allowsPast()
 			if version := t.gates.pastOf(kind); version != "" {
 				r = at(r, version)
 			}

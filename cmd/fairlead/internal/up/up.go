@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
@@ -115,7 +116,7 @@ func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: o.dir, CacheDir: o.cacheDir, APIServerFlags: o.apiServerFlags,
-		ControllerManager: o.controllerManager, Kubelet: o.kubelet, Progress: s.Err,
+		ControllerManager: o.controllerManager, Kubelet: o.kubelet, Prepare: o.install, Progress: s.Err,
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -128,21 +129,23 @@ func up(ctx context.Context, s cli.Streams, o options, command []string) error {
 		cli.Say(s.Err, "control plane stopped")
 	}()
 	cli.Say(s.Err, "control plane ready at %s, logs and data in %s", c.Config().Host, c.Dir())
-	if len(o.crds) > 0 {
-		installing, cancel := context.WithTimeout(ctx, time.Minute)
-		err := clustertest.ApplyCRDs(installing, c.Config(), clustertest.CRDFiles(o.crds...))
-		cancel()
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return interruptedBefore(command)
-		case err != nil:
-			return fmt.Errorf("cannot install the definitions of --crds: %w", err)
-		}
-	}
 	if len(command) > 0 {
 		return runCommand(ctx, s, c, command)
 	}
 	return runAll(ctx, s, c, o)
+}
+
+// install installs the definitions of --crds.
+func (o *options) install(ctx context.Context, cfg *rest.Config) error {
+	if len(o.crds) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := clustertest.ApplyCRDs(ctx, cfg, clustertest.CRDFiles(o.crds...)); err != nil {
+		return fmt.Errorf("cannot install the definitions of --crds: %w", err)
+	}
+	return nil
 }
 
 // interruptedBefore returns the result of an interrupt before a command, if there is one, has begun.

@@ -11,7 +11,9 @@ import (
 type Pod struct{}
 
 // New fails: only Linux has mount namespaces.
-func New(string) (*Pod, error) { return nil, errors.New("cannot run a program as in a Pod: this needs Linux") }
+func New(string) (*Pod, error) {
+	return nil, errors.New("cannot run a program as in a Pod: this needs Linux")
+}
 
 // Enter does nothing.
 func (*Pod) Enter(*exec.Cmd) {}
