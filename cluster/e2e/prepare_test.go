@@ -43,7 +43,9 @@ func TestPrepare(t *testing.T) {
 func TestPrepareFails(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("no luck")
-	c, err := cluster.Start(t.Context(), cluster.Options{Prepare: func(context.Context, *rest.Config) error { return failed }})
+	c, err := cluster.Start(t.Context(), cluster.Options{
+		Prepare: func(context.Context, *rest.Config) error { return failed },
+	})
 	if !errors.Is(err, failed) {
 		t.Errorf("the start returns %v", err)
 	}

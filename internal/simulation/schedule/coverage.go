@@ -49,7 +49,7 @@ func (c *coverage) asked(r *http.Request, code int) {
 func (c *coverage) allowsPast() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lines["lists of the subject allow an old state: only the class stale, which is played on request, shows it one"] = true
+	c.lines["lists of the subject allow an old state: the class stale, which is played on request, shows it"] = true
 }
 
 // unserved describes the resource of a request if the server does not serve it.

@@ -100,7 +100,8 @@ func TestMistakesInWorkload(t *testing.T) {
 func TestUsage(t *testing.T) {
 	dir := write(t, map[string]string{
 		"steps.yaml": "- sleep: 1s\n", "crd.yaml": object, "plan.json": "{", "empty.yaml": "",
-		"old.yaml": "kind: CustomResourceDefinition\napiVersion: apiextensions.k8s.io/v1beta1\nmetadata: {name: as.example}\n",
+		"old.yaml": "kind: CustomResourceDefinition\napiVersion: apiextensions.k8s.io/v1beta1\n" +
+			"metadata: {name: as.example}\n",
 	})
 	steps := "--workload=" + filepath.Join(dir, "steps.yaml")
 	for args, says := range map[string]string{
