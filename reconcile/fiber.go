@@ -101,7 +101,7 @@ func (r *flows[T, P, PT]) passChange(ctx context.Context, obj *T) (Result, error
 			return Done, err
 		}
 		if !f.missedEvent && onlyTriggered(ctx, r.name) {
-			return Done, nil
+			return Result{ignored: true}, nil // the object may be newer than what the fiber has seen
 		}
 	}
 	return r.start(ctx, obj, r.choose(obj), false)

@@ -43,6 +43,7 @@ type Result struct {
 	after   time.Duration
 	requeue bool // After(d) with d <= 0
 	pending bool // the fiber is still running; its outcome counts
+	ignored bool // the state of the object was not looked at
 }
 
 // Done is the result of a reconciliation that needs no further call until an event.

@@ -63,6 +63,7 @@ func (s *scheduler) record(
 	it := s.q.item(k)
 	it.slot, it.rank = slot, of
 	if now != nil && it.current != nil && *now == it.current.facts { // that reconciliation already works on this state
+		it.current.covered.add(why)
 		return nil
 	}
 	it.reasons.add(why)
@@ -311,6 +312,9 @@ func (s *scheduler) finish(r *reconciliation, end completion) verdict {
 	defer s.mu.Unlock()
 	it := r.item
 	it.current, it.state = nil, idle
+	if end.res.ignored {
+		it.reasons.prepend(r.covered)
+	}
 	s.runs.remove(r)
 	s.q.running--
 	v := verdict{outcome: "success", term: s.term}

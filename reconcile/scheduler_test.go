@@ -65,6 +65,30 @@ func (d *desk) idle(reason string) {
 	d.workers++ // the next call plays the same worker
 }
 
+// TestSchedulerIgnored: an event of the state that a reconciliation has read, but has not looked at, leads to another
+// one. Such a reconciliation only handles the end of a fiber, which may have seen an older state.
+func TestSchedulerIgnored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, nil)
+		k := key("a", 1)
+		for _, ignored := range []bool{false, true} {
+			d.changed(k, Reason{Type: Triggered, Key: k}, high, 0, nil)
+			r := d.take(2)
+			d.change(k, 2)
+			d.end(r, Result{ignored: ignored}, nil)
+			if !ignored {
+				d.idle("The reconciliation has looked at this state.")
+				continue
+			}
+			if r = d.take(2); r == nil || len(r.why.list) != 1 || r.why.list[0].Type != Modified {
+				t.Fatalf("the next reconciliation is %+v", r)
+			}
+			d.end(r, Done, nil)
+		}
+	})
+}
+
 // TestSchedulerEvents: events during a reconciliation lead to one more, unless it has seen their state.
 func TestSchedulerEvents(t *testing.T) {
 	t.Parallel()
