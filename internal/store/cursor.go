@@ -99,10 +99,14 @@ type buffers struct {
 // Name returns SubscribeOptions.Name.
 func (c *Cursor) Name() string { return c.opt.Name }
 
-// Lag returns the number of changes that have not been taken. Folded changes count once per key.
+// Lag returns the number of changes that have not been taken. Folded changes count once per key. It is 0 once the
+// cursor is closed.
 func (c *Cursor) Lag() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.pos.chunk == nil {
+		return 0
+	}
 	return c.late.len() + int(c.s.pub.seq.Load()-c.pos.seq)
 }
 
@@ -112,8 +116,20 @@ func (c *Cursor) Close() {
 		return
 	}
 	c.s.remove(c)
+	c.leaveLog()
 	c.signal()
 }
+
+// leaveLog releases the log and the folded changes. A reference to a closed cursor would otherwise keep each later
+// change in memory.
+func (c *Cursor) leaveLog() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pos.chunk, c.late = nil, pending{}
+}
+
+// drop releases the rest of what a closed cursor references. The consumer calls it.
+func (c *Cursor) drop() { c.initial, c.over = nil, nil }
 
 // end ends the subscription of a store that is closed.
 func (c *Cursor) end() {
@@ -197,6 +213,7 @@ func (c *Cursor) Take(max int) []Event {
 	c.out = c.out[:0]
 	if c.closed.Load() {
 		c.putBuffers()
+		c.drop()
 		return nil
 	}
 	c.out = append(c.out, c.over...)

@@ -190,6 +190,7 @@ func (d *Drainer) next() (more bool) {
 	if !d.consumer.Consume(events) {
 		d.sated = true
 		d.Close()
+		d.cursor.drop()
 		return false
 	}
 	return true
@@ -259,7 +260,8 @@ func (d *Drainer) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Lag returns the number of changes that have not been taken. Folded changes count once per key.
+// Lag returns the number of changes that have not been taken. Folded changes count once per key. It is 0 once the
+// drainer is closed.
 func (d *Drainer) Lag() int { return d.cursor.Lag() }
 
 // Close ends the subscription. It may be called at any time, also by Consume, and more than once.

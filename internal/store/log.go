@@ -94,7 +94,7 @@ func (l *changeLog) seal(next, tail *chunk) {
 
 // position is the reader's end: the next entry to read.
 type position struct {
-	chunk *chunk
+	chunk *chunk // nil: the reader has left the log
 	at    int
 	seq   uint64
 }
@@ -104,9 +104,9 @@ func (l *changeLog) end() position {
 	return position{chunk: l.tail, at: int(l.tail.n.Load()), seq: l.seq}
 }
 
-// next returns the entry at p and moves on; nil if there is none yet.
+// next returns the entry at p and moves on; nil if there is none yet, or the reader has left the log.
 func (p *position) next() *change {
-	for {
+	for p.chunk != nil {
 		n := int(p.chunk.n.Load())
 		if p.at < n {
 			p.at++
@@ -116,9 +116,10 @@ func (p *position) next() *change {
 			return c
 		}
 		if !p.leave() {
-			return nil
+			break
 		}
 	}
+	return nil
 }
 
 // leave moves to the next chunk when this one is finished, so that this one can be collected. It reports whether it
