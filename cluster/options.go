@@ -27,9 +27,10 @@ type Options struct {
 	// of the binary takes about two minutes more.
 	ControllerManager bool
 
-	// Prepare, if set, is called when kube-apiserver serves, before kube-controller-manager starts. Start returns its
-	// error. A garbage collector that starts when CustomResourceDefinitions exist collects objects of their kinds at
-	// once. It takes up to 30 seconds to notice definitions that come later.
+	// Prepare, if set, is called once when kube-apiserver serves, before kube-controller-manager starts, with a
+	// configuration that has all rights. It is the place to create CustomResourceDefinitions: the garbage collector
+	// knows their kinds from its start, and takes up to 30 seconds to notice those that come later. Start returns the
+	// error of Prepare, and leaves nothing running.
 	Prepare func(ctx context.Context, cfg *rest.Config) error
 
 	// Kubelet also runs stand-ins for the scheduler, a node and a volume provisioner, in this process: see package

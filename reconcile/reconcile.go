@@ -43,7 +43,7 @@ type Result struct {
 	after   time.Duration
 	requeue bool // After(d) with d <= 0
 	pending bool // the fiber is still running; its outcome counts
-	ignored bool // the state of the object was not looked at
+	ignored bool // it did not look at the object; the events that this state covers come again
 }
 
 // Done is the result of a reconciliation that needs no further call until an event.

@@ -21,7 +21,7 @@ type reconciliation struct {
 	slot    int             // slot of its object
 	facts   facts           // of the object; written under the lock of the scheduler
 	why     reasons
-	covered reasons // events of the state in facts; written under the lock of the scheduler
+	covered reasons // later events of the state in facts, dropped as known; written under the lock of the scheduler
 	begun   time.Time
 	cancel  context.CancelCauseFunc
 	stopped atomic.Pointer[error] // why its requests are refused

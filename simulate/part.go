@@ -65,7 +65,8 @@ func Patch(object, patch string) Part { return step(schedule.Patch(object, patch
 // PatchStatus applies a JSON merge patch to the status of an object.
 func PatchStatus(object, patch string) Part { return step(schedule.PatchStatus(object, patch)) }
 
-// Delete deletes an object, which is named as in World. It does not wait until the object is gone: see Gone.
+// Delete deletes an object, which is named as in World. It does not wait until the object is gone: see Gone. A deletion
+// hides much of what went wrong before it. So half of the schedules end before the last one, when all is quiet.
 func Delete(object string) Part { return step(schedule.Delete(object)) }
 
 // Await waits until the condition returns nil. A step that is reached without faults has to be reached with faults as
@@ -95,7 +96,8 @@ func Do(name string, fn func(ctx context.Context, cfg *rest.Config) error) Part 
 }
 
 // Given has the objects in a YAML file, or in the files of a directory, exist before the controller starts: what it
-// cannot start without, such as its settings or its namespace. CustomResourceDefinitions among them are left out.
+// cannot start without, such as its settings or its namespace. They are applied in each schedule, namespaces first. An
+// object without a namespace belongs to namespace default. CustomResourceDefinitions are left out.
 func Given(path string) Part {
 	return partFunc(func(c *course) error {
 		objects, err := schedule.ReadGiven(path)

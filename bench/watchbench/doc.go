@@ -10,7 +10,7 @@
 // All peers list and watch the same objects of the same server, one at a time. The server (fairleadtest/apiserver)
 // has all objects encoded in advance and runs in the process of watchbench. Each peer runs in its own child process,
 // so that CPU time and memory can be measured. Rounds are interleaved (A B C A B C), and the tables have medians with
-// minimum and maximum. S7 and LIST run in the first round only, and so does S5 of slow peers and of
+// minimum and maximum. S4 (a minute), S7 and LIST run in the first round only, and so does S5 of slow peers and of
 // controller-runtime unstructured.
 //
 // The server drops its history as soon as it was sent. The watchbench process therefore needs little more than 18 KB

@@ -19,7 +19,7 @@ import (
 type options struct {
 	objects, rounds, events, rate, blocked int
 	buckets                                int           // number of values of the index
-	span                                   time.Duration // duration of the rows with a rate
+	span                                   time.Duration // duration of row S4
 	settle                                 time.Duration // delay after the sync for background work
 	limit                                  time.Duration // time limit of a row
 	reserve                                int64         // bytes of memory to keep free
@@ -45,7 +45,8 @@ func fromCommandLine() options {
 	flag.IntVar(&o.blocked, "blocked", number("BENCH_BLOCKED", 100_000), "updates of row S7, of 1,000 keys")
 	flag.IntVar(&o.buckets, "buckets", int(buckets), "values of the index: a List is of objects/buckets")
 	flag.StringVar(&o.set, "set", mainSet, "peers: main, or adapter (controller-runtime, stock and on our stores)")
-	flag.DurationVar(&o.span, "span", time.Duration(number("BENCH_SECONDS", 5))*time.Second, "duration of rows S4 and S8")
+	flag.DurationVar(&o.span, "span", time.Duration(number("BENCH_SECONDS", 60))*time.Second,
+		"duration of row S4; unless -rows names it, only the first round measures it")
 	flag.DurationVar(&o.limit, "limit", 4*time.Minute,
 		"a peer that takes longer for one row is ended, and the row says so")
 	flag.StringVar(&o.profile, "profile", os.Getenv("BENCH_PROFILE"), "a directory for CPU profiles of the first round")

@@ -148,6 +148,9 @@ func (s *session) rewrite(n int) (version string, err error) {
 // moreHandlers is the number of additional handlers of an informer.
 const moreHandlers = 10
 
+// readSpan is the duration of row S8, if -span is not shorter.
+const readSpan = 5 * time.Second
+
 // rows returns the rows of a session with a WatchList, in order.
 func (s *session) rows(round int) []row {
 	rows := []row{
@@ -161,9 +164,11 @@ func (s *session) rows(round int) []row {
 			return err
 		}},
 		{"S3", func(context.Context) error { return s.throughput("S3", round, true) }},
-		{"S4", func(ctx context.Context) error { return s.latency(ctx, "S4", s.o.rate, s.o.span) }},
 		{"S3header", func(context.Context) error { return s.throughput("S3header", round, false) }},
-		{"S8", func(ctx context.Context) error { return s.stalls(ctx, "S8", s.o.rate*5/2, s.o.span) }},
+		{"S8", func(ctx context.Context) error { return s.stalls(ctx, "S8", s.o.rate*5/2, min(s.o.span, readSpan)) }},
+	}
+	if round == 0 || len(s.o.rows) > 0 {
+		rows = append(rows, row{"S4", func(ctx context.Context) error { return s.latency(ctx, "S4", s.o.rate, s.o.span) }})
 	}
 	if round == 0 {
 		rows = append(rows, row{"S7", func(ctx context.Context) error {

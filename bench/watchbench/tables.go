@@ -144,7 +144,7 @@ func (t *tables) write(w io.Writer) {
 		{"allocated for each event", "S3.bytesEach", kilo},
 		{"allocations for each event", "S3.allocsEach", count},
 	})
-	t.table(w, fmt.Sprintf("S4: from the write to the handler at %d events per second", t.o.rate),
+	t.table(w, fmt.Sprintf("S4: from the write to the handler at %d events per second, for %s", t.o.rate, t.o.span),
 		[]column{
 			{"p50", "S4.p50", times},
 			{"p99", "S4.p99", times},

@@ -258,15 +258,39 @@ func selected(m Moment, only []string) bool {
 	return slices.Contains(only, kind) || slices.Contains(only, resource)
 }
 
-// pair returns a plan with the faults of two random plans, in the order of their moments.
-func pair(rnd *rand.Rand, single []Plan, ref *Reference) Plan {
-	a, b := rnd.IntN(len(single)), rnd.IntN(len(single))
-	faults := []Fault{single[a].Faults[0], single[b].Faults[0]}
+// halfKept returns plans of the whole workload and of the steps before its last deletion in turns. A fault without a
+// duration, such as a crash, is over before the deletion, so that the shorter plan shows more: the longer one is last.
+func halfKept(kept *Reference, before, whole []Plan, steps int) []Plan {
+	for i := range before {
+		before[i].Steps = steps
+	}
+	known := map[Moment]bool{}
+	for _, m := range slices.Concat(kept.Writes, kept.Changes) {
+		known[m] = true
+	}
+	var first, last []Plan
+	for _, p := range whole {
+		if f := p.Faults[0]; f.For == 0 && known[f.At] {
+			last = append(last, p)
+		} else {
+			first = append(first, p)
+		}
+	}
+	return append(takeTurns([][]Plan{before, first}), last...)
+}
+
+// pair returns a plan with the faults of two random plans, in the order of their moments. It plays the whole workload
+// if one of the plans does. References are by the number of steps.
+func pair(rnd *rand.Rand, single []Plan, refs map[int]*Reference) Plan {
+	a, b := single[rnd.IntN(len(single))], single[rnd.IntN(len(single))]
+	faults := []Fault{a.Faults[0], b.Faults[0]}
+	steps := min(a.Steps, b.Steps)
+	ref := refs[steps]
 	slices.SortStableFunc(faults, func(x, y Fault) int { return cmp.Compare(ref.position(x.At), ref.position(y.At)) })
 	if faults[0] == faults[1] {
 		faults = faults[:1]
 	}
-	return Plan{Faults: faults}
+	return Plan{Faults: faults, Steps: steps}
 }
 
 func (r *Reference) position(m Moment) int {

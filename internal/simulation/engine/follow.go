@@ -57,7 +57,7 @@ func (s *search) confirm(ctx context.Context, ref *Reference, p Plan, symptom Sy
 		return shown, of, false
 	}
 	for i := range uint64(replays) {
-		_, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i, Names: p.Names, Varies: p.Varies}, symptom)
+		_, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i, Steps: p.Steps, Names: p.Names, Varies: p.Varies}, symptom)
 		if ok || ctx.Err() != nil {
 			return shown, of, false
 		}
@@ -107,7 +107,11 @@ func (s *search) shrink(ctx context.Context, ref *Reference, p Plan, out *Outcom
 			}
 		}
 	}
-	for steps := 1; steps < s.o.Steps && !over(); steps++ {
+	most := s.o.Steps
+	if p.Steps > 0 {
+		most = p.Steps
+	}
+	for steps := 1; steps < most && !over(); steps++ {
 		candidate := p
 		candidate.Steps = steps
 		if shorter, o := s.shorter(ctx, ref, candidate, symptom); shorter != nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,13 +20,42 @@ var (
 	alphabets = []string{"[b-df-hj-np-tv-z2-9]", "[0-9a-f]", "[a-z0-9]"}
 )
 
+// Keys holds the texts by which elements of lists are told apart, such as the names of the volumes of pods. Each is
+// written as kind, path, slash and text.
+type Keys map[string]bool
+
+// Add adds the keys in the normalized content of an object with this canonical reference.
+func (k Keys) Add(object string, content map[string]any) {
+	kind, _, _ := strings.Cut(object, "/")
+	k.add(kind+" ", content)
+}
+
+func (k Keys) add(path string, value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, x := range value {
+			k.add(path+"."+key, x)
+		}
+	case []any:
+		id := identifier(value, nil)
+		for _, x := range value {
+			if id != "" {
+				k[path+"[]/"+x.(map[string]any)[id].(string)] = true
+			}
+			k.add(path+"[]", x)
+		}
+	}
+}
+
 // randomNames returns expressions of names that the subject makes up itself, such as "web-x7x2k" or "web-x7x2k-data".
 // These names differ from run to run, and no generateName tells what is random. An expression matches the text up to
-// the end of a random part, and its group is the text before that part.
+// the end of a random part, and its group is the text before that part. The names are those of objects and of elements
+// of lists.
 func randomNames(runs []*Outcome) []string {
 	seen := make([]map[string]bool, len(runs))
 	for i, run := range runs {
 		seen[i] = map[string]bool{}
+		maps.Copy(seen[i], run.Keys)
 		for _, e := range run.Trace {
 			for _, ref := range []string{e.Write.Object, e.Changed.Object} {
 				seen[i][ref] = true

@@ -47,6 +47,17 @@ func TestRandomNames(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.reason, d)
 		}
 	}
+	volumes := func(name string) *Outcome {
+		keys := Keys{}
+		keys.Add("pods/default/web", map[string]any{"spec": map[string]any{"volumes": []any{
+			map[string]any{"name": "data"}, map[string]any{"name": name},
+		}}})
+		return &Outcome{Keys: keys}
+	}
+	want := []string{`\b(secret-)[b-df-hj-np-tv-z2-9]{5}\b`}
+	if d := cmp.Diff(want, randomNames([]*Outcome{volumes("secret-x7x2k"), volumes("secret-bcdfg")})); d != "" {
+		t.Errorf("elements of lists (-want +got):\n%s", d)
+	}
 	n := NewNormalizer([]string{`\b(web-)[b-df-hj-np-tv-z2-9]{5}\b`})
 	for text, want := range map[string]string{
 		"web-x7x2k": "web-*", "at web-x7x2k-data:80": "at web-*-data:80", "web-small": "web-small",

@@ -35,8 +35,9 @@ type Outcome struct {
 	// Watched are the kinds that the subject watches, and Leads reports whether it uses a lock for leader election.
 	Watched []string `json:"watched,omitempty"`
 	Leads   bool     `json:"leads,omitempty"`
-	// Values are the texts of all fields. Only a reference has them.
+	// Values are the texts of all fields, and Keys those that tell elements of lists apart. Only a reference has them.
 	Values Values `json:"values,omitempty"`
+	Keys   Keys   `json:"keys,omitempty"`
 	// Warnings are facts about the run that the report shows once.
 	Warnings []string `json:"warnings,omitempty"`
 	// Output has the last lines that the subject printed. Only a run without faults that fails has it.

@@ -108,6 +108,13 @@ func writeFinding(b *strings.Builder, f Finding, n Names) {
 	for _, o := range f.Others {
 		fmt.Fprintf(b, "  or:     %s (%s of class %s, not replayed)\n", o.Plan, number(o.Count, "schedule"), o.Class)
 	}
+	switch n := f.Plan.Steps; n {
+	case 0:
+	case 1:
+		fmt.Fprintf(b, "  steps:  only the first one of the workload\n")
+	default:
+		fmt.Fprintf(b, "  steps:  only the first %d of the workload\n", n)
+	}
 	if f.Unshrunk {
 		fmt.Fprintf(b, "  note:   the search ended before it could look for fewer faults and a shorter workload\n")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -19,10 +20,15 @@ const (
 	// overtime bounds the time after Until in which a schedule may end and what it shows may be confirmed. It is enough
 	// for two replays in which a program gets stuck, and three runs without faults.
 	overtime = 3 * time.Minute
+	// keptAtLeast bounds the runs without faults that end before a deletion, if those with it took less than half of it.
+	keptAtLeast = 30 * time.Second
 )
 
 // errTime is the cause of a context that ends with the time of its search.
 var errTime = errors.New("the time of the search has ended")
+
+// errRestless is the cause of a context that ends with the time of the runs without faults before a deletion.
+var errRestless = errors.New("the runs without faults take too long before it")
 
 // Options configure a search. The zero value plays all faults, without a bound.
 type Options struct {
@@ -37,8 +43,11 @@ type Options struct {
 	Ignore   []string    // paths that are not compared
 	// Late is how long watches are late. It has to be longer than the usual back-off of a controller, and than its wait
 	// for its own cache, so that the controller acts on its old cache. Default: 20 s.
-	Late    time.Duration
-	Steps   int // number of steps of the workload
+	Late  time.Duration
+	Steps int // number of steps of the workload
+	// Kept is the number of steps before the last deletion, which hides much of what went wrong. Half of the schedules
+	// end before it. 0: there is no deletion.
+	Kept    int
 	Workers int // schedules at the same time; default 1
 	// Progress is called now and then with a line of text.
 	Progress func(string)
@@ -218,20 +227,26 @@ func (s *search) run(ctx context.Context) error {
 	}
 	s.report.Writes, s.report.Changes, s.report.Disagree = len(ref.Writes), len(ref.Changes), ref.Disagree
 	s.report.Warnings = ref.Warnings
-	if found := faultless(ref); len(found) > 0 {
-		s.report.Findings = []Finding{{
-			Symptoms: found, Shown: references, Of: references, Steps: s.o.Steps, Trace: ref.Trace, Without: ref.Trace,
-			Plan: Plan{Seed: s.o.Seed, Names: ref.Names, Varies: ref.Varies},
-		}}
+	if s.faultless(ref, 0) {
 		return nil
 	}
+	refs := map[int]*Reference{0: ref}
 	single := Single(ref, s.o.Faults, s.o.Late, s.o.Kinds)
+	switch kept, err := s.kept(ctx, ref); {
+	case err != nil:
+		return err
+	case kept != nil && s.faultless(kept, s.o.Kept):
+		return nil
+	case kept != nil:
+		refs[s.o.Kept] = kept
+		single = halfKept(kept, Single(kept, s.o.Faults, s.o.Late, s.o.Kinds), single, s.o.Kept)
+	}
 	s.report.Planned = len(single)
 	if len(single) == 0 {
 		return &NotJudgedError{"the subject wrote nothing and nothing that it watches changed, so there is no moment for a " +
 			"fault"}
 	}
-	s.play(ctx, ref, single)
+	s.play(ctx, refs, single)
 	if len(s.report.Findings) > 0 {
 		return nil
 	}
@@ -240,7 +255,7 @@ func (s *search) run(ctx context.Context) error {
 	for dry := 0; !s.over(ctx) && s.o.Schedules+int(s.o.Until) > 0 && len(s.report.Findings) == 0 && dry < 100; {
 		var plans []Plan
 		for len(plans) < 10*s.o.Workers && dry < 100 {
-			p := pair(rnd, single, ref)
+			p := pair(rnd, single, refs)
 			if len(p.Faults) < 2 || known[p.key()] {
 				dry++
 				continue
@@ -248,7 +263,7 @@ func (s *search) run(ctx context.Context) error {
 			known[p.key()], dry = true, 0
 			plans = append(plans, p)
 		}
-		s.play(ctx, ref, plans)
+		s.play(ctx, refs, plans)
 	}
 	return nil
 }
@@ -343,6 +358,55 @@ func unfinished(out *Outcome) string {
 	return ""
 }
 
+// kept returns the reference of the steps before the last deletion. It is nil if there is no deletion, if the workload
+// does not settle before it, or if the runs without faults have already taken a quarter of the time. Except for the
+// first, a warning in the report says so.
+func (s *search) kept(ctx context.Context, whole *Reference) (*Reference, error) {
+	if s.o.Kept == 0 {
+		return nil, nil
+	}
+	took := time.Since(s.start)
+	reason := fmt.Sprintf("the runs without faults took %s", took.Round(time.Second))
+	if s.end.IsZero() || took < s.end.Sub(s.start)/4 {
+		bounded, cancel := context.WithTimeoutCause(ctx, max(keptAtLeast, 2*took), errRestless)
+		defer cancel()
+		ref, err := s.reference(bounded, s.o.Kept, &Plan{Names: whole.Names, Varies: whole.Varies})
+		unjudged, ok := errors.AsType[*NotJudgedError](err)
+		switch {
+		case err == nil:
+			s.report.Disagree = slices.Compact(slices.Sorted(slices.Values(append(s.report.Disagree, ref.Disagree...))))
+			return ref, nil
+		case ok:
+			reason = unjudged.Reason
+		case ctx.Err() == nil && errors.Is(err, errRestless):
+			reason = err.Error()
+		default:
+			return nil, err
+		}
+	}
+	reason, _, _ = strings.Cut(reason, "\n")
+	s.report.Warnings = append(s.report.Warnings,
+		fmt.Sprintf("the state before step %d, a deletion, is not compared: %s", s.o.Kept+1, reason))
+	return nil, nil
+}
+
+// faultless reports as a finding what is wrong without any fault. It returns false if nothing is.
+func (s *search) faultless(ref *Reference, steps int) bool {
+	found := faultless(ref)
+	if len(found) == 0 {
+		return false
+	}
+	f := Finding{
+		Symptoms: found, Shown: references, Of: references, Steps: steps, Trace: ref.Trace, Without: ref.Trace,
+		Plan: Plan{Seed: s.o.Seed, Steps: steps, Names: ref.Names, Varies: ref.Varies},
+	}
+	if steps == 0 {
+		f.Steps = s.o.Steps
+	}
+	s.report.Findings = []Finding{f}
+	return true
+}
+
 // faultless returns what is wrong without any fault.
 func faultless(ref *Reference) []Symptom {
 	var found []Symptom
@@ -400,14 +464,16 @@ func (s *search) begin(ctx context.Context, q *queue) (p Plan, ok bool) {
 	return p, true
 }
 
-// play plays plans and follows up what is suspicious. If not all can be played, it plays the first ones.
-func (s *search) play(ctx context.Context, ref *Reference, plans []Plan) {
+// play plays plans and follows up what is suspicious. If not all can be played, it plays the first ones. References are
+// by the number of steps that are played.
+func (s *search) play(ctx context.Context, refs map[int]*Reference, plans []Plan) {
 	q := &queue{plans}
 	s.parallel(len(plans), func(int) {
 		p, ok := s.begin(ctx, q)
 		if !ok {
 			return
 		}
+		ref := refs[p.Steps]
 		p.Seed, p.Names, p.Varies = s.o.Seed, ref.Names, ref.Varies
 		out, err := s.driver.Play(ctx, p, ref.Want)
 		switch {

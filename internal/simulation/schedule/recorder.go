@@ -32,7 +32,8 @@ type recorder struct {
 	faults  *injector
 	objects map[objectKey]*unstructured.Unstructured
 	hashes  map[objectKey]string // of normalized content
-	values  engine.Values        // nil: not recorded
+	values  engine.Values        // nil: not recorded, nor are keys
+	keys    engine.Keys
 	varying engine.Varying
 	trace   []engine.Event
 	numbers map[engine.Moment]int // writes of the subject, without their number
@@ -48,7 +49,7 @@ type recorder struct {
 	broken   []engine.Broken
 }
 
-// newRecorder returns a recorder of a run of the plan. A reference has the values of all fields in its report.
+// newRecorder returns a recorder of a run of the plan. A reference has the texts of all fields in its report.
 func newRecorder(faults *injector, p engine.Plan, reference bool) *recorder {
 	now := time.Now()
 	r := &recorder{
@@ -59,7 +60,7 @@ func newRecorder(faults *injector, p engine.Plan, reference bool) *recorder {
 		varying: engine.NewVarying(p.Varies),
 	}
 	if reference {
-		r.values = engine.Values{}
+		r.values, r.keys = engine.Values{}, engine.Keys{}
 	}
 	return r
 }
@@ -100,6 +101,7 @@ func (r *recorder) onChange(c apiserver.Change) {
 	}
 	if r.values != nil {
 		r.values.Add(object, after)
+		r.keys.Add(object, after)
 	}
 	r.last = time.Now()
 	r.counts[m.Object]++
@@ -228,7 +230,7 @@ func (r *recorder) report(out *engine.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out.Reached, out.Trace, out.Broken = r.faults.reached, slices.Clone(r.trace), slices.Clone(r.broken)
-	out.Values = r.values
+	out.Values, out.Keys = r.values, r.keys
 	out.Watched, out.Leads = slices.Sorted(maps.Keys(r.watched)), r.leads
 }
 

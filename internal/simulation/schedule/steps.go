@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,13 +13,24 @@ import (
 
 // A Step is one step of a workload.
 type Step struct {
-	Name string
-	Play func(ctx context.Context, r *Run) error
+	Name    string
+	Play    func(ctx context.Context, r *Run) error
+	deletes bool // an object
+}
+
+// BeforeDeletion returns the number of steps before the last one that deletes an object, or 0 if there is none.
+func BeforeDeletion(steps []Step) int {
+	for i, step := range slices.Backward(steps) {
+		if step.deletes {
+			return i
+		}
+	}
+	return 0
 }
 
 // Apply returns a step that applies objects with server-side apply.
 func Apply(name string, objects []*unstructured.Unstructured) Step {
-	return Step{name, func(ctx context.Context, r *Run) error {
+	return Step{Name: name, Play: func(ctx context.Context, r *Run) error {
 		for _, obj := range objects {
 			if err := r.Apply(ctx, obj); err != nil {
 				return fmt.Errorf("cannot apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
@@ -30,24 +42,28 @@ func Apply(name string, objects []*unstructured.Unstructured) Step {
 
 // Patch returns a step that applies a JSON merge patch.
 func Patch(object, patch string) Step {
-	return Step{"patch " + object, func(ctx context.Context, r *Run) error { return r.Patch(ctx, object, patch, "") }}
+	return Step{Name: "patch " + object, Play: func(ctx context.Context, r *Run) error {
+		return r.Patch(ctx, object, patch, "")
+	}}
 }
 
 // PatchStatus returns a step that applies a JSON merge patch to the status.
 func PatchStatus(object, patch string) Step {
-	return Step{"patch the status of " + object, func(ctx context.Context, r *Run) error {
+	return Step{Name: "patch the status of " + object, Play: func(ctx context.Context, r *Run) error {
 		return r.Patch(ctx, object, patch, "status")
 	}}
 }
 
 // Delete returns a step that deletes an object, and does not wait until it is gone.
 func Delete(object string) Step {
-	return Step{"delete " + object, func(ctx context.Context, r *Run) error { return r.Delete(ctx, object) }}
+	return Step{Name: "delete " + object, deletes: true, Play: func(ctx context.Context, r *Run) error {
+		return r.Delete(ctx, object)
+	}}
 }
 
 // Await returns a step that waits until the condition returns nil.
 func Await(name string, condition func(*Run) error) Step {
-	return Step{name, func(ctx context.Context, r *Run) error {
+	return Step{Name: name, Play: func(ctx context.Context, r *Run) error {
 		return r.Await(ctx, func() error { return condition(r) })
 	}}
 }
@@ -88,7 +104,7 @@ func Gone(object string) Step {
 
 // Wait returns a step that waits for a time on the clock of the run.
 func Wait(d time.Duration) Step {
-	return Step{fmt.Sprintf("wait %s", d), func(ctx context.Context, _ *Run) error {
+	return Step{Name: fmt.Sprintf("wait %s", d), Play: func(ctx context.Context, _ *Run) error {
 		t := time.NewTimer(d)
 		defer t.Stop()
 		select {

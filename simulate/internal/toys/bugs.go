@@ -45,6 +45,8 @@ func Bugs() []Bug {
 	return []Bug{
 		{"CreatedTwice", CreatedTwice, create, engine.Left, "configmaps/default/web-*"},
 		{"RandomContent", randomContent, late, engine.Left, "configmaps/default/web-*"},
+		{"RandomVolume", randomVolume, create, engine.Left, "pods/default/web-*"},
+		{"RemovesAll", removesAll, remove, engine.Left, "configmaps/default/web-*"},
 		{"WaitsBriefly", waitsBriefly, late, engine.Left, "configmaps/default/web-*"},
 		{"OwnName", ownName, create, engine.Left, "configmaps/default/web-*"},
 		{"Leaks", leaks, remove, engine.Left, "configmaps/default/web-*"},

@@ -215,19 +215,68 @@ func ownName(fixed bool) simulate.Subject {
 
 // CreatedTwice decides from its cache whether the ConfigMap with a generated name exists. Its twin has a fixed name.
 func CreatedTwice(fixed bool) simulate.Subject {
-	return Controller(func(t *Toy, w Widget) error {
-		known, err := t.configMaps.List(labels.Set{"widget": w.GetName()}.AsSelector())
-		if err != nil {
+	return Controller(func(t *Toy, w Widget) error { return t.createUnlessCached(w, fixed) })
+}
+
+func (t *Toy) createUnlessCached(w Widget, fixed bool) error {
+	known, err := t.configMaps.List(labels.Set{"widget": w.GetName()}.AsSelector())
+	if err != nil {
+		return err
+	}
+	if len(known) == 0 {
+		cm := configMap(w, w.GetName())
+		if !fixed {
+			cm.Name, cm.GenerateName = "", w.GetName()+"-"
+		}
+		if _, err := t.create(cm); ignore(err, apierrors.IsAlreadyExists) != nil {
 			return err
 		}
-		if len(known) == 0 {
-			cm := configMap(w, w.GetName())
-			if !fixed {
-				cm.Name, cm.GenerateName = "", w.GetName()+"-"
-			}
-			if _, err := t.create(cm); ignore(err, apierrors.IsAlreadyExists) != nil {
+	}
+	return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
+}
+
+// removesAll does as CreatedTwice does, and deletes all ConfigMaps of a deleted widget, so that nothing is left over in
+// the end.
+func removesAll(fixed bool) simulate.Subject {
+	return Controller(func(t *Toy, w Widget) error {
+		switch {
+		case w.GetDeletionTimestamp() != nil:
+			err := t.client.CoreV1().ConfigMaps("default").DeleteCollection(t.Context, metav1.DeleteOptions{},
+				metav1.ListOptions{LabelSelector: "widget=" + w.GetName()})
+			if err != nil {
 				return err
 			}
+			return t.setFinalizers(w)
+		case len(w.GetFinalizers()) == 0:
+			return t.setFinalizers(w, finalizer)
+		}
+		return t.createUnlessCached(w, fixed)
+	})
+}
+
+// randomVolume creates a pod unless the status names it, with a volume of which it makes up the name. A crash between
+// the two leaves a second pod. The pod of its twin has a fixed name.
+func randomVolume(fixed bool) simulate.Subject {
+	return Controller(func(t *Toy, w Widget) error {
+		if w.Status("phase") == "Ready" {
+			return nil
+		}
+		volume := "data-" + rand.String(5)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: w.GetName() + "-"}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "main", Image: "example.com/main",
+				VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/data"}},
+			}},
+			Volumes: []corev1.Volume{{
+				Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+			}},
+		}}
+		if fixed {
+			pod.Name, pod.GenerateName = w.GetName(), ""
+		}
+		_, err := t.client.CoreV1().Pods("default").Create(t.Context, pod, metav1.CreateOptions{})
+		if ignore(err, apierrors.IsAlreadyExists) != nil {
+			return err
 		}
 		return t.SetStatus(w, map[string]any{"phase": "Ready"}, true)
 	})
