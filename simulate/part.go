@@ -65,8 +65,9 @@ func Patch(object, patch string) Part { return step(schedule.Patch(object, patch
 // PatchStatus applies a JSON merge patch to the status of an object.
 func PatchStatus(object, patch string) Part { return step(schedule.PatchStatus(object, patch)) }
 
-// Delete deletes an object, which is named as in World. It does not wait until the object is gone: see Gone. A deletion
-// hides much of what went wrong before it. So half of the schedules end before the last one, when all is quiet.
+// Delete deletes an object, which is named as in World. It does not wait until the object is gone: see Gone. Half of
+// the schedules end before the last deletion, when nothing changes any more, because a deletion also removes objects
+// that should not exist.
 func Delete(object string) Part { return step(schedule.Delete(object)) }
 
 // Await waits until the condition returns nil. A step that is reached without faults has to be reached with faults as

@@ -171,7 +171,7 @@ func newCourse(s Subject, parts []Part) (*course, error) {
 	if len(c.steps) == 0 {
 		return nil, errors.New("the workload has no steps, such as simulate.Apply")
 	}
-	c.options.Steps, c.options.Kept = len(c.steps), schedule.BeforeDeletion(c.steps)
+	c.options.Steps, c.options.EarlyEnd = len(c.steps), schedule.BeforeDeletion(c.steps)
 	switch {
 	case c.until > 0:
 	case c.command != nil:

@@ -128,7 +128,7 @@ func (c *Cursor) leaveLog() {
 	c.pos.chunk, c.late = nil, pending{}
 }
 
-// drop releases the rest of what a closed cursor references. The consumer calls it.
+// drop releases the events of a closed cursor that were not taken. Only the consumer may call it.
 func (c *Cursor) drop() { c.initial, c.over = nil, nil }
 
 // end ends the subscription of a store that is closed.

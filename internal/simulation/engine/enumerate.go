@@ -258,14 +258,15 @@ func selected(m Moment, only []string) bool {
 	return slices.Contains(only, kind) || slices.Contains(only, resource)
 }
 
-// halfKept returns plans of the whole workload and of the steps before its last deletion in turns. A fault without a
-// duration, such as a crash, is over before the deletion, so that the shorter plan shows more: the longer one is last.
-func halfKept(kept *Reference, before, whole []Plan, steps int) []Plan {
-	for i := range before {
-		before[i].Steps = steps
+// mixed returns plans of the shorter and of the whole workload in turns. The shorter one has this number of steps. A
+// fault without a duration, such as a crash, is over before the deletion, so the whole workload shows nothing more of
+// it: these plans are last.
+func mixed(early *Reference, shorter, whole []Plan, steps int) []Plan {
+	for i := range shorter {
+		shorter[i].Steps = steps
 	}
 	known := map[Moment]bool{}
-	for _, m := range slices.Concat(kept.Writes, kept.Changes) {
+	for _, m := range slices.Concat(early.Writes, early.Changes) {
 		known[m] = true
 	}
 	var first, last []Plan
@@ -276,7 +277,7 @@ func halfKept(kept *Reference, before, whole []Plan, steps int) []Plan {
 			first = append(first, p)
 		}
 	}
-	return append(takeTurns([][]Plan{before, first}), last...)
+	return append(takeTurns([][]Plan{shorter, first}), last...)
 }
 
 // pair returns a plan with the faults of two random plans, in the order of their moments. It plays the whole workload

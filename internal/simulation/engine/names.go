@@ -20,8 +20,8 @@ var (
 	alphabets = []string{"[b-df-hj-np-tv-z2-9]", "[0-9a-f]", "[a-z0-9]"}
 )
 
-// Keys holds the texts by which elements of lists are told apart, such as the names of the volumes of pods. Each is
-// written as kind, path, slash and text.
+// Keys holds the texts that identify the elements of lists, such as the names of volumes. An element of the set is the
+// kind of the object, the path of the list, a slash, and the text.
 type Keys map[string]bool
 
 // Add adds the keys in the normalized content of an object with this canonical reference.

@@ -35,7 +35,7 @@ type Outcome struct {
 	// Watched are the kinds that the subject watches, and Leads reports whether it uses a lock for leader election.
 	Watched []string `json:"watched,omitempty"`
 	Leads   bool     `json:"leads,omitempty"`
-	// Values are the texts of all fields, and Keys those that tell elements of lists apart. Only a reference has them.
+	// Values are the texts of all fields, and Keys those that identify elements of lists. Only a reference has them.
 	Values Values `json:"values,omitempty"`
 	Keys   Keys   `json:"keys,omitempty"`
 	// Warnings are facts about the run that the report shows once.

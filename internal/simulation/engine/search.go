@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -20,15 +19,10 @@ const (
 	// overtime bounds the time after Until in which a schedule may end and what it shows may be confirmed. It is enough
 	// for two replays in which a program gets stuck, and three runs without faults.
 	overtime = 3 * time.Minute
-	// keptAtLeast bounds the runs without faults that end before a deletion, if those with it took less than half of it.
-	keptAtLeast = 30 * time.Second
 )
 
 // errTime is the cause of a context that ends with the time of its search.
 var errTime = errors.New("the time of the search has ended")
-
-// errRestless is the cause of a context that ends with the time of the runs without faults before a deletion.
-var errRestless = errors.New("the runs without faults take too long before it")
 
 // Options configure a search. The zero value plays all faults, without a bound.
 type Options struct {
@@ -45,10 +39,10 @@ type Options struct {
 	// for its own cache, so that the controller acts on its old cache. Default: 20 s.
 	Late  time.Duration
 	Steps int // number of steps of the workload
-	// Kept is the number of steps before the last deletion, which hides much of what went wrong. Half of the schedules
-	// end before it. 0: there is no deletion.
-	Kept    int
-	Workers int // schedules at the same time; default 1
+	// EarlyEnd is the number of steps before the last deletion. Half of the schedules end there, because a deletion also
+	// removes objects that should not exist. 0: there is no deletion.
+	EarlyEnd int
+	Workers  int // schedules at the same time; default 1
 	// Progress is called now and then with a line of text.
 	Progress func(string)
 }
@@ -204,22 +198,6 @@ func earlier(a, b time.Time) time.Time {
 // ended reports whether the time for new schedules has passed.
 func (s *search) ended() bool { return !s.end.IsZero() && !time.Now().Before(s.end) }
 
-// comparison returns the reference of the search.
-func (s *search) comparison(ctx context.Context) (*Reference, error) {
-	if !s.end.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, s.end, errTime)
-		defer cancel()
-	}
-	s.announce("the workload is being played without faults")
-	ref, err := s.reference(ctx, 0, nil)
-	if errors.Is(err, errTime) {
-		return nil, &NotJudgedError{fmt.Sprintf("the runs without faults did not end in %s: %v",
-			s.end.Sub(s.start).Round(time.Second), err)}
-	}
-	return ref, err
-}
-
 func (s *search) run(ctx context.Context) error {
 	ref, err := s.comparison(ctx)
 	if err != nil {
@@ -232,14 +210,14 @@ func (s *search) run(ctx context.Context) error {
 	}
 	refs := map[int]*Reference{0: ref}
 	single := Single(ref, s.o.Faults, s.o.Late, s.o.Kinds)
-	switch kept, err := s.kept(ctx, ref); {
+	switch early, err := s.earlyReference(ctx, ref); {
 	case err != nil:
 		return err
-	case kept != nil && s.faultless(kept, s.o.Kept):
+	case early != nil && s.faultless(early, s.o.EarlyEnd):
 		return nil
-	case kept != nil:
-		refs[s.o.Kept] = kept
-		single = halfKept(kept, Single(kept, s.o.Faults, s.o.Late, s.o.Kinds), single, s.o.Kept)
+	case early != nil:
+		refs[s.o.EarlyEnd] = early
+		single = mixed(early, Single(early, s.o.Faults, s.o.Late, s.o.Kinds), single, s.o.EarlyEnd)
 	}
 	s.report.Planned = len(single)
 	if len(single) == 0 {
@@ -266,128 +244,6 @@ func (s *search) run(ctx context.Context) error {
 		s.play(ctx, refs, plans)
 	}
 	return nil
-}
-
-// reference plays the first steps of the workload without faults; 0 means all. If known is nil, it finds the names that
-// the subject makes up, and then the fields that vary. After each it plays the workload once more, with what it found.
-func (s *search) reference(ctx context.Context, steps int, known *Plan) (*Reference, error) {
-	p := Plan{Seed: s.o.Seed, Steps: steps}
-	if known != nil {
-		p.Names, p.Varies = known.Names, known.Varies
-	}
-	runs, err := s.without(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	if known == nil {
-		if p.Names = randomNames(runs); len(p.Names) > 0 {
-			if runs, err = s.without(ctx, p); err != nil {
-				return nil, err
-			}
-		}
-		if p.Varies = varyingFields(runs); len(p.Varies) > 0 {
-			if runs, err = s.without(ctx, p); err != nil {
-				return nil, err
-			}
-		}
-	}
-	ref := NewReference(runs, s.o.Ignore)
-	ref.Names, ref.Varies = p.Names, p.Varies
-	return ref, nil
-}
-
-// without plays a plan without faults several times, each time with another seed. It ends at the first run that does
-// not work, since the others would not either.
-func (s *search) without(ctx context.Context, p Plan) ([]*Outcome, error) {
-	all, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var failed sync.Once
-	var failure error
-	runs := make([]*Outcome, references)
-	s.parallel(references, func(i int) {
-		if all.Err() != nil {
-			return
-		}
-		p := p
-		p.Seed += uint64(i)
-		out, err := s.driver.Play(all, p, nil)
-		switch {
-		case err == nil:
-			err = works(out)
-		case ctx.Err() == nil:
-			err = &NotJudgedError{"without faults: " + err.Error()}
-		default:
-			err = fmt.Errorf("%w%s", context.Cause(ctx), unfinished(out))
-		}
-		if runs[i] = out; err != nil {
-			failed.Do(func() { failure = err })
-			cancel()
-		}
-	})
-	if failure == nil && ctx.Err() != nil {
-		failure = context.Cause(ctx)
-	}
-	return runs, failure
-}
-
-// works returns why a run without faults cannot be a reference, or nil.
-func works(run *Outcome) error {
-	switch {
-	case len(run.Exits) > 0:
-		return &NotJudgedError{"without faults: " + run.Exits[0]}
-	case run.Stuck != nil:
-		return &NotJudgedError{fmt.Sprintf("without faults, step %d, %s, was not reached: %s\n%s",
-			run.Stuck.Step+1, run.Stuck.Name, run.Stuck.Reason, lastEvents(run))}
-	case !run.Quiet && len(run.Busy) == 0:
-		return &NotJudgedError{fmt.Sprintf("the workload never settles without faults; these objects keep changing: %s\n%s",
-			lastChanges(run.Trace), lastEvents(run))}
-	}
-	return nil
-}
-
-// unfinished returns what a run without faults has not reached when its context ended. out may be nil.
-func unfinished(out *Outcome) string {
-	switch {
-	case out == nil:
-		return ""
-	case out.Stuck != nil:
-		return fmt.Sprintf(": step %d, %s, was not reached: %s", out.Stuck.Step+1, out.Stuck.Name, out.Stuck.Reason)
-	case !out.Quiet:
-		return ": the workload has not settled; these objects changed last: " + lastChanges(out.Trace)
-	}
-	return ""
-}
-
-// kept returns the reference of the steps before the last deletion. It is nil if there is no deletion, if the workload
-// does not settle before it, or if the runs without faults have already taken a quarter of the time. Except for the
-// first, a warning in the report says so.
-func (s *search) kept(ctx context.Context, whole *Reference) (*Reference, error) {
-	if s.o.Kept == 0 {
-		return nil, nil
-	}
-	took := time.Since(s.start)
-	reason := fmt.Sprintf("the runs without faults took %s", took.Round(time.Second))
-	if s.end.IsZero() || took < s.end.Sub(s.start)/4 {
-		bounded, cancel := context.WithTimeoutCause(ctx, max(keptAtLeast, 2*took), errRestless)
-		defer cancel()
-		ref, err := s.reference(bounded, s.o.Kept, &Plan{Names: whole.Names, Varies: whole.Varies})
-		unjudged, ok := errors.AsType[*NotJudgedError](err)
-		switch {
-		case err == nil:
-			s.report.Disagree = slices.Compact(slices.Sorted(slices.Values(append(s.report.Disagree, ref.Disagree...))))
-			return ref, nil
-		case ok:
-			reason = unjudged.Reason
-		case ctx.Err() == nil && errors.Is(err, errRestless):
-			reason = err.Error()
-		default:
-			return nil, err
-		}
-	}
-	reason, _, _ = strings.Cut(reason, "\n")
-	s.report.Warnings = append(s.report.Warnings,
-		fmt.Sprintf("the state before step %d, a deletion, is not compared: %s", s.o.Kept+1, reason))
-	return nil, nil
 }
 
 // faultless reports as a finding what is wrong without any fault. It returns false if nothing is.

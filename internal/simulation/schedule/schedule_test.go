@@ -119,7 +119,8 @@ func TestConditionTrue(t *testing.T) {
 		{`{"type":"Ready","status":"False","message":"no"}`, "the condition Ready is False: no"},
 		{`{"type":"Ready","status":"True","observedGeneration":1}`, "the condition Ready is that of generation 1, not 2"},
 		{
-			`{"type":"Failed","status":"True","message":"it exists"},{"type":"Old","status":"False"},{"type":"On","status":"True"}`,
+			`{"type":"Failed","status":"True","message":"it exists"},{"type":"Old","status":"False"},` +
+				`{"type":"On","status":"True"}`,
 			"there is no condition Ready; Failed is True: it exists; On is True",
 		},
 	} {

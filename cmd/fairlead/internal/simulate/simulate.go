@@ -156,7 +156,7 @@ func (o *options) read(command []string) (subject live.Options, search engine.Op
 	}
 	search = engine.Options{
 		Seed: o.seed, Schedules: o.schedules, Until: o.duration, Kinds: o.kinds, Ignore: o.ignore,
-		Steps: len(subject.Steps), Kept: schedule.BeforeDeletion(subject.Steps),
+		Steps: len(subject.Steps), EarlyEnd: schedule.BeforeDeletion(subject.Steps),
 	}
 	if o.seed == 0 {
 		search.Seed = rand.Uint64()

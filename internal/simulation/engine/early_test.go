@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -31,8 +32,8 @@ func deleting(played func(Plan), restless bool) driverFunc {
 	}
 }
 
-// What the last deletion of a workload hides is found, since half of the schedules end before it. Faults that are over
-// before the deletion are played with it last.
+// An object that the last deletion of the workload removes is found, since half of the schedules end before it. Plans
+// of the whole workload whose fault is over before the deletion are last.
 func TestSearchBeforeDeletion(t *testing.T) {
 	var mu sync.Mutex
 	var plans []Plan // without replays and shorter workloads
@@ -44,7 +45,7 @@ func TestSearchBeforeDeletion(t *testing.T) {
 			plans = append(plans, p)
 		}
 	}, false)
-	r, err := Search(t.Context(), d, Options{Steps: 4, Kept: 2, Faults: Classes["crash"], Schedules: 100})
+	r, err := Search(t.Context(), d, Options{Steps: 4, EarlyEnd: 2, Faults: Classes["crash"], Schedules: 100})
 	if err != nil || len(r.Findings) != 1 {
 		t.Fatalf("the report is %+v, error %v", r, err)
 	}
@@ -68,10 +69,38 @@ func TestSearchBeforeDeletion(t *testing.T) {
 	}
 }
 
+// A pair with a fault of the whole workload plays the whole workload, and other pairs end before the deletion.
+func TestPairBeforeDeletion(t *testing.T) {
+	early := Plan{Steps: 2, Faults: []Fault{{Kind: CrashAfter, At: write(1)}}}
+	late := Plan{Faults: []Fault{{Kind: CrashAfter, At: write(3)}}}
+	refs := map[int]*Reference{}
+	for _, steps := range []int{0, 2} {
+		out, err := deleting(func(Plan) {}, false)(Plan{Steps: steps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs[steps] = NewReference([]*Outcome{out}, nil)
+	}
+	rnd, seen := rand.New(rand.NewPCG(1, 1)), map[int]bool{}
+	for range 100 {
+		p := pair(rnd, []Plan{early, late}, refs)
+		whole := slices.Contains(p.Faults, late.Faults[0])
+		if whole != (p.Steps == 0) {
+			t.Errorf("the pair %s plays %d steps", p, p.Steps)
+		}
+		if seen[len(p.Faults)] = true; len(p.Faults) == 2 && p.Faults[0] != early.Faults[0] {
+			t.Errorf("the order of %s is not that of its moments", p)
+		}
+	}
+	if !seen[1] || !seen[2] {
+		t.Errorf("the pairs have these numbers of faults: %v", seen)
+	}
+}
+
 // A workload that does not settle before its deletion is compared at its end only, and the report says so.
 func TestSearchWithoutRestBeforeDeletion(t *testing.T) {
 	r, err := Search(t.Context(), deleting(func(Plan) {}, true), Options{
-		Steps: 4, Kept: 2, Faults: Classes["crash"], Schedules: 100,
+		Steps: 4, EarlyEnd: 2, Faults: Classes["crash"], Schedules: 100,
 	})
 	if err != nil || len(r.Findings) != 0 || r.Planned != 6 {
 		t.Fatalf("the report is %+v, error %v", r, err)
