@@ -110,7 +110,7 @@ func (t *transport) read(r *http.Request, q request) (*http.Response, error) {
 		if t.reached != nil {
 			resp.Body = newFrames(resp.Body, func(version string) { t.reached(r.Context(), q.resource, version) })
 		}
-		resp.Body = &lateBody{resp.Body, r.Context().Done(), t.gates, kind, opened, t.process}
+		resp.Body = newLateBody(resp, r.Context().Done(), t.gates, kind, opened, t.process)
 	}
 	return resp, err
 }
