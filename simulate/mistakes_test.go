@@ -53,6 +53,21 @@ func TestNotJudged(t *testing.T) {
 			"step 2, await, was not reached: the moon is not full",
 		},
 		{
+			"NeverServed", toys.CreatedTwice(true),
+			[]simulate.Part{simulate.Delete("gadgets/web")},
+			`step 2, delete gadgets/web, was not reached: the API server has no resource "gadgets"`,
+		},
+		{
+			"NoSuchResource", toys.CreatedTwice(true),
+			[]simulate.Part{simulate.Invariant(func(w simulate.World) error {
+				if w.Object("gadgets/web") != nil {
+					return errors.New("there is a gadget")
+				}
+				return nil
+			})},
+			"the API server never served gadgets, which a condition or an invariant names",
+		},
+		{
 			"Prints",
 			idle(func(context.Context) error {
 				fmt.Fprintln(os.Stderr, "cannot reach the moon")

@@ -30,7 +30,8 @@ type Subject struct {
 	// called for each schedule, and once more after each crash, and must not use state of earlier calls. Nil with
 	// the option Command.
 	Start func(ctx context.Context, cfg *rest.Config) error
-	// CRDs is a file or a directory with the CustomResourceDefinitions of the subject, as YAML. Empty: none.
+	// CRDs is a file or a directory with the CustomResourceDefinitions of the subject, as YAML. Empty: none, or the
+	// subject creates them.
 	CRDs string
 }
 

@@ -13,8 +13,9 @@ import (
 // World is the present state of a run, for conditions and invariants.
 //
 // An object is named "resource/name" or "resource/namespace/name", such as "pods/web-0" or "deployments.apps/prod/web".
-// The namespace defaults to default. The resource can be a plural, a singular, a short name or a kind. A name that
-// cannot be resolved is a mistake of the test, and panics.
+// The namespace defaults to default. The resource can be a plural, a singular, a short name or a kind. The
+// controller may define a resource while it runs: until then it has no objects. If it is never served in a run without
+// faults, the search fails. Too many or too few slashes panic.
 type World struct{ run *schedule.Run }
 
 // Object returns a copy of an object, or nil if it does not exist.
@@ -28,11 +29,7 @@ func (w World) Object(object string) *unstructured.Unstructured {
 
 // Objects returns copies of all objects of a resource, in all namespaces, by namespace and name.
 func (w World) Objects(resource string) []*unstructured.Unstructured {
-	list, err := w.run.Objects(resource)
-	if err != nil {
-		panic("simulate: " + err.Error())
-	}
-	return list
+	return w.run.Objects(resource)
 }
 
 // Into decodes an object into a typed one.

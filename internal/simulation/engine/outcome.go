@@ -27,6 +27,9 @@ type Outcome struct {
 	Busy  []Repeat `json:"busy,omitempty"`
 	// Broken are violated invariants, in the order in which they were first seen.
 	Broken []Broken `json:"broken,omitempty"`
+	// Unserved are the resources that conditions and invariants named and the API server never served. Only a run of all
+	// steps has them.
+	Unserved []string `json:"unserved,omitempty"`
 	// Exits are the ends of the subject that no fault of the plan demands.
 	Exits []string `json:"exits,omitempty"`
 	// Calls counts the calls to services outside the cluster that must not be repeated. A key is method, URL and body,

@@ -90,12 +90,19 @@ func (s *search) without(ctx context.Context, p Plan) ([]*Outcome, error) {
 
 // works returns why a run without faults cannot be a reference, or nil.
 func works(run *Outcome) error {
+	unserved := ""
+	if len(run.Unserved) > 0 {
+		unserved = "the API server never served " + strings.Join(run.Unserved, ", ") +
+			", which a condition or an invariant names\n"
+	}
 	switch {
 	case len(run.Exits) > 0:
 		return &NotJudgedError{"without faults: " + run.Exits[0]}
 	case run.Stuck != nil:
-		return &NotJudgedError{fmt.Sprintf("without faults, step %d, %s, was not reached: %s\n%s",
-			run.Stuck.Step+1, run.Stuck.Name, run.Stuck.Reason, lastEvents(run))}
+		return &NotJudgedError{fmt.Sprintf("without faults, step %d, %s, was not reached: %s\n%s%s",
+			run.Stuck.Step+1, run.Stuck.Name, run.Stuck.Reason, unserved, lastEvents(run))}
+	case unserved != "":
+		return &NotJudgedError{unserved + lastEvents(run)}
 	case !run.Quiet && len(run.Busy) == 0:
 		return &NotJudgedError{fmt.Sprintf("the workload never settles without faults; these objects keep changing: %s\n%s",
 			lastChanges(run.Trace), lastEvents(run))}

@@ -24,6 +24,8 @@ const patience = 5 * time.Second
 // follower follows all objects of an API server. It is safe for concurrent use.
 type follower struct {
 	client dynamic.Interface
+	// defined, if set before the first call of follow, is told of each definition that is established, with the lock.
+	defined func(crd *unstructured.Unstructured)
 
 	mu      sync.Mutex
 	objects map[types.UID]object
@@ -47,8 +49,8 @@ func newFollower(client dynamic.Interface) *follower {
 	}
 }
 
-// follow lists a resource, and follows it until ctx ends. listed is called after the list. The API server ends the
-// watches of a kind whose CustomResourceDefinition changes, and may require a new list.
+// follow lists a resource, and follows it until ctx ends or it is not served any more. listed is called after the list.
+// The API server ends the watches of a kind whose CustomResourceDefinition changes, and may require a new list.
 func (f *follower) follow(ctx context.Context, res apiserver.Resource, listed func()) {
 	err := f.list(ctx, res)
 	listed()
@@ -57,7 +59,7 @@ func (f *follower) follow(ctx context.Context, res apiserver.Resource, listed fu
 			err = f.list(ctx, res)
 		}
 	}
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !apierrors.IsNotFound(err) {
 		f.fail(fmt.Errorf("cannot follow %s: %w", res.GVR().GroupResource(), err))
 	}
 }
@@ -135,11 +137,20 @@ func (f *follower) change(res apiserver.Resource, event watch.EventType, u *unst
 		delete(f.objects, u.GetUID())
 	} else {
 		f.objects[u.GetUID()] = object{res, u}
+		if f.defined != nil && isEstablished(res, u) {
+			f.defined(u)
+		}
 	}
 	f.last = time.Now()
 	if f.report != nil {
 		f.report(c)
 	}
+}
+
+// isEstablished reports whether an object is a definition that is established.
+func isEstablished(res apiserver.Resource, u *unstructured.Unstructured) bool {
+	status, _ := condition(u, "Established")
+	return res.GVR() == definitions && status == "True" && u.GetDeletionTimestamp() == nil
 }
 
 // isAPIServer reports whether an object is the Service of the API server, which has another port in each run.

@@ -85,3 +85,37 @@ func TestFollowerListsAgain(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The owner of a follower hears of definitions as soon as they are established, and a kind that is not served any more
+// is no failure.
+func TestFollowerDefinitions(t *testing.T) {
+	crds := apiserver.Resource{
+		Group: definitions.Group, Version: definitions.Version, Resource: definitions.Resource,
+		Kind: "CustomResourceDefinition",
+	}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{definitions: "CustomResourceDefinitionList"})
+	client.PrependReactor("list", definitions.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(definitions.GroupResource(), "")
+	})
+	f := newFollower(client)
+	var defined []string
+	f.defined = func(crd *unstructured.Unstructured) { defined = append(defined, crd.GetName()) }
+	for _, status := range []string{"False", "True"} {
+		u := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
+			"conditions": []any{map[string]any{"type": "Established", "status": status}},
+		}}}
+		u.SetName("things is " + status)
+		u.SetUID("things")
+		if err := f.take(crds, watch.Event{Type: watch.Modified, Object: u}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"things is True"}; !slices.Equal(defined, want) {
+		t.Errorf("the definitions are %q, want %q", defined, want)
+	}
+	listed := false
+	if f.follow(t.Context(), crds, func() { listed = true }); !listed || f.failure() != nil {
+		t.Errorf("listed: %t, failure: %v", listed, f.failure())
+	}
+}

@@ -18,7 +18,6 @@ import (
 	groups "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/simulation/engine"
 	"github.com/fairlead-io/fairlead/internal/simulation/schedule"
 )
@@ -102,7 +101,7 @@ func (d *Driver) Play(ctx context.Context, p engine.Plan, want *engine.Want) (*e
 	run, err := schedule.New(schedule.Options{
 		Plan: p, Want: want, Pace: pace, Invariants: d.o.Invariants, Outside: d.o.Outside, Config: plane.config,
 		Given:     d.o.Given,
-		Resources: func() []apiserver.Resource { return plane.resources }, Idle: func() bool { return true },
+		Resources: plane.served, Idle: func() bool { return true },
 		Stored:  func(ctx context.Context, res groups.GroupResource, resp *http.Response) { plane.stored(ctx, res, resp) },
 		Reached: plane.follower.reached,
 	})

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -23,13 +24,21 @@ import (
 
 // plane is a control plane with the kinds of the subject. A follower knows its objects.
 type plane struct {
-	cluster   *cluster.Cluster
-	config    *rest.Config
-	resources []apiserver.Resource
-	follower  *follower
+	cluster  *cluster.Cluster
+	config   *rest.Config
+	follower *follower
 
 	cancel    context.CancelFunc
 	following sync.WaitGroup
+
+	mu        sync.Mutex
+	resources []apiserver.Resource // replaced as a whole
+	adopted   map[types.UID]bool   // definitions that came later
+}
+
+// definitions is the resource of CustomResourceDefinitions.
+var definitions = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 }
 
 // settled is how long a new control plane must change nothing before it is used.
@@ -53,7 +62,7 @@ func newPlane(ctx context.Context, crds []*unstructured.Unstructured, progress i
 		return nil, fmt.Errorf("cannot start a control plane: %w", err)
 	}
 	follow, cancel := context.WithCancel(context.Background())
-	p := &plane{cluster: c, config: c.Config(), resources: resources, cancel: cancel}
+	p := &plane{cluster: c, config: c.Config(), resources: resources, adopted: map[types.UID]bool{}, cancel: cancel}
 	p.config.QPS, p.config.WarningHandler = -1, rest.NoWarnings{}
 	if err := p.prepare(ctx, follow); err != nil {
 		p.close()
@@ -74,15 +83,19 @@ func (p *plane) prepare(ctx, follow context.Context) error {
 		return err
 	}
 	p.follower = newFollower(client)
-	var lists sync.WaitGroup
-	for _, res := range p.resources {
-		if !followed(res) {
-			continue
+	p.follower.defined = func(crd *unstructured.Unstructured) {
+		if p.isNew(crd) {
+			p.following.Go(func() { p.adopt(follow, crd) })
 		}
-		lists.Add(1)
-		p.following.Go(func() { p.follower.follow(follow, res, lists.Done) })
 	}
-	lists.Wait()
+	var listed sync.WaitGroup
+	for _, res := range p.served() {
+		if followed(res) {
+			listed.Add(1)
+			p.following.Go(func() { p.follow(follow, res, listed.Done) })
+		}
+	}
+	listed.Wait()
 	// A pod needs the service account, and the namespace controller writes the other object last.
 	err = p.follower.until(ctx, func() bool {
 		return p.follower.has("serviceaccounts", "default", "default") &&
@@ -95,6 +108,52 @@ func (p *plane) prepare(ctx, follow context.Context) error {
 		return err
 	}
 	return p.follower.failure()
+}
+
+// served returns what the API server serves. The caller must not change it.
+func (p *plane) served() []apiserver.Resource {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resources
+}
+
+// follow follows a resource until ctx ends or it is not served any more. listed is called after the first list.
+func (p *plane) follow(ctx context.Context, res apiserver.Resource, listed func()) {
+	if p.follower.follow(ctx, res, listed); ctx.Err() == nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.resources = slices.DeleteFunc(slices.Clone(p.resources), func(other apiserver.Resource) bool {
+			return other.GVR() == res.GVR()
+		})
+	}
+}
+
+// isNew reports whether a definition came after the start, and has not been adopted.
+func (p *plane) isNew(crd *unstructured.Unstructured) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.adopted[crd.GetUID()] || lists(p.resources, crd) {
+		return false
+	}
+	p.adopted[crd.GetUID()] = true
+	return true
+}
+
+// adopt follows the kind of a definition that the subject or the workload has created, before the workload may use it.
+func (p *plane) adopt(ctx context.Context, crd *unstructured.Unstructured) {
+	all, err := servedWith(ctx, p.config, []*unstructured.Unstructured{crd})
+	if err != nil {
+		if ctx.Err() == nil {
+			p.follower.fail(err)
+		}
+		return
+	}
+	res := all[slices.IndexFunc(all, func(res apiserver.Resource) bool { return defines(crd, res) })]
+	p.follow(ctx, res, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.resources = append(slices.Clip(p.resources), res)
+	})
 }
 
 // define creates definitions, and returns what the API server serves with them.
@@ -111,9 +170,7 @@ func define(ctx context.Context, cfg *rest.Config, crds []*unstructured.Unstruct
 
 // install creates definitions and waits until they are served.
 func install(ctx context.Context, client dynamic.Interface, crds []*unstructured.Unstructured) error {
-	of := client.Resource(schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-	})
+	of := client.Resource(definitions)
 	for _, crd := range crds {
 		if _, err := of.Create(ctx, crd, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("cannot create the CustomResourceDefinition %s: %w", crd.GetName(), err)
@@ -185,9 +242,14 @@ func servedWith(
 
 // lists reports whether the resource of a definition is among the others.
 func lists(all []apiserver.Resource, crd *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(all, func(res apiserver.Resource) bool { return defines(crd, res) })
+}
+
+// defines reports whether the resource is that of the definition.
+func defines(crd *unstructured.Unstructured, res apiserver.Resource) bool {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
-	return slices.ContainsFunc(all, func(r apiserver.Resource) bool { return r.Group == group && r.Resource == plural })
+	return res.Group == group && res.Resource == plural
 }
 
 // served returns the resources of an API server in their preferred versions.

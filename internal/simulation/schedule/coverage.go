@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,7 +18,11 @@ type coverage struct {
 	resources func() []apiserver.Resource
 
 	mu    sync.Mutex
-	lines map[string]bool
+	lines map[string]func() bool // each with whether it holds
+}
+
+func newCoverage(gaps map[schema.GroupResource]string, resources func() []apiserver.Resource) *coverage {
+	return &coverage{gaps: gaps, resources: resources, lines: map[string]func() bool{}}
 }
 
 // asked takes a request and the status code of its answer.
@@ -28,48 +31,56 @@ func (c *coverage) asked(r *http.Request, code int) {
 		return
 	}
 	q, ok := parse(r)
-	line := ""
-	switch path := strings.Trim(r.URL.Path, "/"); {
+	path := strings.Trim(r.URL.Path, "/")
+	switch {
 	case ok && c.gaps[q.resource] != "":
-		line = q.resource.String() + " have " + c.gaps[q.resource]
+		c.note("not modelled: "+q.resource.String()+" have "+c.gaps[q.resource], always)
 	case code != http.StatusNotFound:
 	case ok:
-		line = c.unserved(q)
+		c.note("not modelled: "+q.path()+" is not served", func() bool { return !c.serves(q) })
 	case strings.HasPrefix(path, "api"): // discovery of a group or a version
-		line = path + " is not served"
-	}
-	if line != "" {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.lines["not modelled: "+line] = true
+		c.note("not modelled: "+path+" is not served", func() bool { return !c.discovers(path) })
 	}
 }
 
 // allowsPast notes that the subject has listed objects at any version.
 func (c *coverage) allowsPast() {
+	c.note("lists of the subject allow an old state: the class stale, which is played on request, shows it", always)
+}
+
+func always() bool { return true }
+
+func (c *coverage) note(line string, holds func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lines["lists of the subject allow an old state: the class stale, which is played on request, shows it"] = true
+	c.lines[line] = holds
 }
 
-// unserved describes the resource of a request if the server does not serve it.
-func (c *coverage) unserved(q request) string {
+// serves reports whether the server serves the resource of a request.
+func (c *coverage) serves(q request) bool {
 	want := schema.GroupVersionResource{Group: q.resource.Group, Version: q.version, Resource: q.resource.Resource}
-	if slices.ContainsFunc(c.resources(), func(res apiserver.Resource) bool {
+	return slices.ContainsFunc(c.resources(), func(res apiserver.Resource) bool {
 		return res.GVR() == want && (q.subresource == "" || slices.Contains(res.Subresources, q.subresource))
-	}) {
-		return ""
-	}
-	name := want.GroupVersion().String() + "/" + want.Resource
-	if q.subresource != "" {
-		name += "/" + q.subresource
-	}
-	return name + " is not served"
+	})
 }
 
-// report returns the lines, sorted.
+// discovers reports whether the server has the group or the version at a path such as apis/apps/v1.
+func (c *coverage) discovers(path string) bool {
+	return slices.ContainsFunc(c.resources(), func(res apiserver.Resource) bool {
+		return path == "apis/"+res.Group || path == "apis/"+res.Group+"/"+res.Version
+	})
+}
+
+// report returns the lines that hold at the end, sorted: the subject may have asked for a kind before it defined it.
 func (c *coverage) report() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.lines))
+	var lines []string
+	for line, holds := range c.lines {
+		if holds() {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return lines
 }

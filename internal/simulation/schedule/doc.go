@@ -3,6 +3,7 @@
 // package live in real time.
 //
 //   - run.go: Run, what a driver and the steps use. It waits until the system is quiet.
+//   - kinds.go: kinds finds resources by the names that a workload gives them.
 //   - steps.go: the steps of a workload. files.go: reads YAML. No state.
 //   - request.go: which object and verb a request is about. No state.
 //   - recorder.go: recorder keeps the objects, the trace, and who writes at present. Its lock also guards faults.go.

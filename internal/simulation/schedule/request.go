@@ -23,6 +23,15 @@ type request struct {
 	subresource     string
 }
 
+// path returns the resource as in a URL, such as apps/v1/deployments/scale.
+func (q request) path() string {
+	path := schema.GroupVersion{Group: q.resource.Group, Version: q.version}.String() + "/" + q.resource.Resource
+	if q.subresource != "" {
+		path += "/" + q.subresource
+	}
+	return path
+}
+
 // parse reads verb and object from the URL. ok is false for discovery and other requests without a resource.
 func parse(r *http.Request) (q request, ok bool) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")

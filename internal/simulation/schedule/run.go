@@ -1,12 +1,12 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -78,6 +77,7 @@ type Run struct {
 	config  *rest.Config // of the workload
 	client  dynamic.Interface
 	outside *outside
+	kinds   *kinds
 }
 
 // New returns a run. The API server need not serve yet.
@@ -88,11 +88,11 @@ func New(o Options) (*Run, error) {
 	gates := newGates()
 	rec := newRecorder(newInjector(o.Plan, gates), o.Plan, o.Want == nil)
 	rec.concurrent = o.Stored != nil
-	r := &Run{o: o, rec: rec, outside: newOutside(o.Outside)}
+	r := &Run{o: o, rec: rec, outside: newOutside(o.Outside), kinds: newKinds(o.Resources)}
 	r.wire = &wire{
 		progress: o.Progress, seed: o.Plan.Seed, rec: rec, gates: gates, turn: make(chan struct{}, 1),
 		stored: o.Stored, reached: o.Reached,
-		coverage: &coverage{gaps: o.Gaps, resources: o.Resources, lines: map[string]bool{}},
+		coverage: newCoverage(o.Gaps, o.Resources),
 	}
 	r.config = r.Client("workload")
 	var err error
@@ -183,6 +183,9 @@ func (r *Run) work(ctx context.Context, steps []Step) *engine.Outcome {
 	out.End, out.Calls, out.Elapsed = r.rec.state(), r.Calls(), r.Elapsed()
 	r.rec.report(out)
 	out.Warnings = r.wire.coverage.report()
+	if r.o.Plan.Steps == 0 {
+		out.Unserved = r.kinds.unserved()
+	}
 	return out
 }
 
@@ -246,7 +249,7 @@ func (r *Run) Await(ctx context.Context, condition func() error) error {
 		case changes > tooMany:
 			return fmt.Errorf("%w (one object has changed %d times)", err, changes)
 		}
-		t := time.NewTimer(min(time.Second*10, calm))
+		t := time.NewTimer(min(10*time.Second, calm, r.o.Pace.Poll))
 		select {
 		case <-next:
 		case <-t.C:
@@ -296,10 +299,11 @@ func (r *Run) settled(still time.Duration) bool {
 
 // Apply applies an object as "kubectl apply --server-side" does.
 func (r *Run) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
-	c, err := r.of(obj.GroupVersionKind(), obj.GetNamespace())
+	res, err := r.kinds.of(obj.GroupVersionKind())
 	if err != nil {
 		return err
 	}
+	c := r.in(res, cmp.Or(obj.GetNamespace(), metav1.NamespaceDefault))
 	b, err := json.Marshal(obj)
 	if err != nil {
 		return err
@@ -312,7 +316,7 @@ func (r *Run) Apply(ctx context.Context, obj *unstructured.Unstructured) error {
 
 // Patch applies a JSON merge patch.
 func (r *Run) Patch(ctx context.Context, ref, patch, subresource string) error {
-	c, name, err := r.at(ref)
+	res, namespace, name, err := r.kinds.resolve(ref)
 	if err != nil {
 		return err
 	}
@@ -320,36 +324,49 @@ func (r *Run) Patch(ctx context.Context, ref, patch, subresource string) error {
 	if subresource != "" {
 		sub = append(sub, subresource)
 	}
-	_, err = c.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "workload"}, sub...)
+	_, err = r.in(res, namespace).Patch(ctx, name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: "workload"}, sub...)
 	return err
 }
 
 // Delete deletes an object in the background, and does not wait until it is gone.
 func (r *Run) Delete(ctx context.Context, ref string) error {
-	c, name, err := r.at(ref)
+	res, namespace, name, err := r.kinds.resolve(ref)
 	if err != nil {
 		return err
 	}
 	background := metav1.DeletePropagationBackground
-	return c.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
+	return r.in(res, namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
 }
 
-// Object returns an object, or nil if it does not exist.
+// in returns a client of a resource in a namespace, which does not matter if the resource has none.
+func (r *Run) in(res apiserver.Resource, namespace string) dynamic.ResourceInterface {
+	if res.Namespaced {
+		return r.client.Resource(res.GVR()).Namespace(namespace)
+	}
+	return r.client.Resource(res.GVR())
+}
+
+// Object returns an object, or nil if it does not exist or its kind is not served.
 func (r *Run) Object(ref string) (*unstructured.Unstructured, error) {
-	res, namespace, name, err := r.resolve(ref)
+	res, namespace, name, err := r.kinds.resolve(ref)
+	of, _, _ := strings.Cut(ref, "/")
+	if r.kinds.ask(of, err); errors.As(err, new(*unservedError)) {
+		return nil, nil //nolint:nilnil // as for an object that does not exist
+	}
 	if err != nil {
 		return nil, err
 	}
 	return r.rec.object(objectKey{res.GVR().GroupResource(), namespace, name}), nil
 }
 
-// Objects returns all objects of a resource.
-func (r *Run) Objects(resource string) ([]*unstructured.Unstructured, error) {
-	res, err := r.resource(resource)
-	if err != nil {
-		return nil, err
+// Objects returns all objects of a resource, or none if it is not served.
+func (r *Run) Objects(resource string) []*unstructured.Unstructured {
+	res, err := r.kinds.resource(resource)
+	if r.kinds.ask(resource, err); err != nil {
+		return nil
 	}
-	return r.rec.list(res.GVR().GroupResource()), nil
+	return r.rec.list(res.GVR().GroupResource())
 }
 
 // touch writes an annotation to an object, as another client.
@@ -362,80 +379,6 @@ func (r *Run) touch(q request) {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, engine.Touched, r.Elapsed())
 	_, _ = c.Patch(context.Background(), q.name, types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{FieldManager: "other"})
-}
-
-func (r *Run) at(ref string) (dynamic.ResourceInterface, string, error) {
-	res, namespace, name, err := r.resolve(ref)
-	if err != nil {
-		return nil, "", err
-	}
-	if res.Namespaced {
-		return r.client.Resource(res.GVR()).Namespace(namespace), name, nil
-	}
-	return r.client.Resource(res.GVR()), name, nil
-}
-
-func (r *Run) of(gvk schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
-	for _, res := range r.o.Resources() {
-		if res.GVK() != gvk {
-			continue
-		}
-		if !res.Namespaced {
-			return r.client.Resource(res.GVR()), nil
-		}
-		if namespace == "" {
-			namespace = metav1.NamespaceDefault
-		}
-		return r.client.Resource(res.GVR()).Namespace(namespace), nil
-	}
-	return nil, fmt.Errorf("the API server does not serve the kind %s; is its CustomResourceDefinition given?", gvk)
-}
-
-// resolve splits resource[.group]/[namespace/]name.
-func (r *Run) resolve(ref string) (res apiserver.Resource, namespace, name string, err error) {
-	parts := strings.Split(ref, "/")
-	if len(parts) < 2 || len(parts) > 3 {
-		return res, "", "", fmt.Errorf("cannot read the reference %q: it is not resource/name or resource/namespace/name",
-			ref)
-	}
-	if res, err = r.resource(parts[0]); err != nil {
-		return res, "", "", err
-	}
-	name = parts[len(parts)-1]
-	switch {
-	case res.Namespaced && len(parts) == 3:
-		namespace = parts[1]
-	case res.Namespaced:
-		namespace = metav1.NamespaceDefault
-	case len(parts) == 3:
-		return res, "", "", fmt.Errorf("cannot read the reference %q: %s have no namespace", ref, res.Resource)
-	}
-	return res, namespace, name, nil
-}
-
-// resource finds a resource by its plural, singular, short name or kind, with or without the group. Of several versions
-// it returns the newest one, which keeps all fields if there is no conversion.
-func (r *Run) resource(name string) (apiserver.Resource, error) {
-	name = strings.ToLower(name)
-	plural, group, qualified := strings.Cut(name, ".")
-	var found *apiserver.Resource
-	for _, res := range r.o.Resources() {
-		if qualified && res.Group != group {
-			continue
-		}
-		names := append([]string{res.Resource, res.Singular, strings.ToLower(res.Kind)}, res.ShortNames...)
-		if !slices.Contains(names, plural) {
-			continue
-		}
-		if found == nil || res.Group == found.Group && res.Resource == found.Resource &&
-			version.CompareKubeAwareVersionStrings(res.Version, found.Version) > 0 {
-			found = &res
-		}
-	}
-	if found == nil {
-		return apiserver.Resource{}, fmt.Errorf("the API server has no resource %q", name)
-	}
-	return *found, nil
 }
 
 // IsGone reports the error of a request for an object that does not exist.

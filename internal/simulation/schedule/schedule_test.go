@@ -45,18 +45,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What the subject uses and the server does not have is reported, and that its lists allow an old state.
+// What the subject uses and the server does not have is reported, but not a kind that is served at the end, and that
+// the subject's lists allow an old state.
 func TestCoverage(t *testing.T) {
-	c := &coverage{
-		gaps: map[schema.GroupResource]string{{Group: "batch", Resource: "cronjobs"}: "no controller"},
-		resources: func() []apiserver.Resource {
-			return []apiserver.Resource{
-				{Version: "v1", Resource: "pods", Subresources: []string{"status"}},
-				{Group: "batch", Version: "v1", Resource: "cronjobs"},
-			}
-		},
-		lines: map[string]bool{},
+	resources := []apiserver.Resource{
+		{Version: "v1", Resource: "pods", Subresources: []string{"status"}},
+		{Group: "batch", Version: "v1", Resource: "cronjobs"},
 	}
+	c := newCoverage(map[schema.GroupResource]string{{Group: "batch", Resource: "cronjobs"}: "no controller"},
+		func() []apiserver.Resource { return resources })
 	for _, tt := range []struct {
 		path string
 		code int
@@ -70,9 +67,13 @@ func TestCoverage(t *testing.T) {
 		{"/apis/batch/v1beta1", 404},
 		{"/apis/apps/v1", 200},
 		{"/healthz", 404},
+		{"/apis/a.example", 404},
+		{"/apis/a.example/v1", 404},
+		{"/apis/a.example/v1/things?watch=true", 404},
 	} {
 		c.asked(httptest.NewRequest(http.MethodGet, tt.path, nil), tt.code)
 	}
+	resources = append(resources, apiserver.Resource{Group: "a.example", Version: "v1", Resource: "things"})
 	c.allowsPast()
 	want := []string{
 		"lists of the subject allow an old state: the class stale, which is played on request, shows it",
@@ -192,10 +193,10 @@ func TestAwait(t *testing.T) {
 		{AwaitCondition("pods/b", "Ready", ""), "await Ready of pods/b", "pods/b does not exist"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := &Run{o: Options{
-				Resources: func() []apiserver.Resource { return []apiserver.Resource{pods} }, Progress: func() {},
-				Pace: Pace{Calm: 20 * time.Second, TooLong: time.Minute},
-			}}
+			r := &Run{
+				o:     Options{Progress: func() {}, Pace: Pace{Calm: 20 * time.Second, TooLong: time.Minute, Poll: time.Second}},
+				kinds: newKinds(func() []apiserver.Resource { return []apiserver.Resource{pods} }),
+			}
 			r.rec = newRecorder(newInjector(engine.Plan{}, newGates()), engine.Plan{}, true)
 			r.OnChange(apiserver.Change{Resource: pods, New: pod})
 			got := ""

@@ -32,7 +32,14 @@ func BeforeDeletion(steps []Step) int {
 func Apply(name string, objects []*unstructured.Unstructured) Step {
 	return Step{Name: name, Play: func(ctx context.Context, r *Run) error {
 		for _, obj := range objects {
-			if err := r.Apply(ctx, obj); err != nil {
+			err := r.served(ctx, func() error {
+				_, err := r.kinds.of(obj.GroupVersionKind())
+				return err
+			})
+			if err == nil {
+				err = r.Apply(ctx, obj)
+			}
+			if err != nil {
 				return fmt.Errorf("cannot apply %s %s: %w", obj.GetKind(), obj.GetName(), err)
 			}
 		}
@@ -42,23 +49,45 @@ func Apply(name string, objects []*unstructured.Unstructured) Step {
 
 // Patch returns a step that applies a JSON merge patch.
 func Patch(object, patch string) Step {
-	return Step{Name: "patch " + object, Play: func(ctx context.Context, r *Run) error {
+	return onto("patch "+object, object, func(ctx context.Context, r *Run) error {
 		return r.Patch(ctx, object, patch, "")
-	}}
+	})
 }
 
 // PatchStatus returns a step that applies a JSON merge patch to the status.
 func PatchStatus(object, patch string) Step {
-	return Step{Name: "patch the status of " + object, Play: func(ctx context.Context, r *Run) error {
+	return onto("patch the status of "+object, object, func(ctx context.Context, r *Run) error {
 		return r.Patch(ctx, object, patch, "status")
-	}}
+	})
 }
 
 // Delete returns a step that deletes an object, and does not wait until it is gone.
 func Delete(object string) Step {
-	return Step{Name: "delete " + object, deletes: true, Play: func(ctx context.Context, r *Run) error {
-		return r.Delete(ctx, object)
+	step := onto("delete "+object, object, func(ctx context.Context, r *Run) error { return r.Delete(ctx, object) })
+	step.deletes = true
+	return step
+}
+
+// onto returns a step that writes to an object as soon as its kind is served.
+func onto(name, object string, write func(ctx context.Context, r *Run) error) Step {
+	return Step{Name: name, Play: func(ctx context.Context, r *Run) error {
+		err := r.served(ctx, func() error {
+			_, _, _, err := r.kinds.resolve(object)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return write(ctx, r)
 	}}
+}
+
+// served waits until find does not miss a kind any more: the subject may yet create its definition.
+func (r *Run) served(ctx context.Context, find func() error) error {
+	if err := find(); !errors.As(err, new(*unservedError)) {
+		return err
+	}
+	return r.Await(ctx, find)
 }
 
 // Await returns a step that waits until the condition returns nil.

@@ -44,6 +44,10 @@ func Bugs() []Bug {
 	}
 	return []Bug{
 		{"CreatedTwice", CreatedTwice, create, engine.Left, "configmaps/default/web-*"},
+		{
+			"OwnDefinition", ownDefinition, append(create[:2:2], simulate.Invariant(fewWidgets)), engine.Left,
+			"configmaps/default/web-*",
+		},
 		{"RandomContent", randomContent, late, engine.Left, "configmaps/default/web-*"},
 		{"RandomVolume", randomVolume, create, engine.Left, "pods/default/web-*"},
 		{"RemovesAll", removesAll, remove, engine.Left, "configmaps/default/web-*"},
@@ -62,6 +66,14 @@ func Bugs() []Bug {
 		{"ActsOnThePast", actsOnThePast, grow, engine.Violated, "the second ConfigMap of web is gone"},
 		{"WorksOn", worksOn, deposed, engine.Left, "configmaps/default/api-*"},
 	}
+}
+
+// fewWidgets also asks for the widgets before their kind is served.
+func fewWidgets(w simulate.World) error {
+	if n := len(w.Objects("widgets")); n > 1 {
+		return fmt.Errorf("there are %d widgets", n)
+	}
+	return nil
 }
 
 // hasSecond is the condition that the controller has seen that web is to have two ConfigMaps.
