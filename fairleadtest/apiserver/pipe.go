@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -48,6 +49,20 @@ func (l *pipeListener) dial(ctx context.Context) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// entrance connects clients to the present listener. It does not refer to the Server: client-go keeps the function Dial
+// of each configuration in a global map until the client's transport is collected. If the function led to the Server, and
+// the Server by OnChange to its clients, that would never be.
+type entrance struct {
+	listener atomic.Pointer[pipeListener] // nil: the server is down
+}
+
+func (e *entrance) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if l := e.listener.Load(); l != nil {
+		return l.dial(ctx)
+	}
+	return nil, errRefused
 }
 
 type pipeAddr struct{}

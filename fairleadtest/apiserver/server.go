@@ -80,12 +80,13 @@ type Server struct {
 	scales *table             // of the kind of the scale subresource
 	cancel context.CancelFunc // cancels the contexts of all requests
 
-	http  *http.Server
-	tls   *tlsFiles
-	addr  string
-	conns sync.WaitGroup // goroutines that serve a connection
-	serve sync.WaitGroup // goroutines that accept
-	reqs  sync.WaitGroup
+	http     *http.Server
+	tls      *tlsFiles
+	addr     string
+	entrance *entrance      // with Options.Pipe
+	conns    sync.WaitGroup // goroutines that serve a connection
+	serve    sync.WaitGroup // goroutines that accept
+	reqs     sync.WaitGroup
 
 	holdCount atomic.Int32
 	names     atomic.Uint64 // of generateName and tokens
@@ -116,7 +117,7 @@ func New(opts Options) (*Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		opts: opts, store: newStore(versioner{opaque: opts.OpaqueVersions, long: opts.LongVersions}), log: newRequestLog(),
-		scales: scaleTable(), token: opts.Token,
+		scales: scaleTable(), token: opts.Token, entrance: &entrance{},
 		cancel: cancel, holdsChanged: make(chan struct{}), watches: map[*Watch]bool{}, open: map[net.Conn]bool{},
 	}
 	s.store.onChange, s.store.strict = opts.OnChange, opts.Strict
@@ -170,7 +171,9 @@ func (s *Server) Up() error {
 		return nil
 	}
 	if s.opts.Pipe {
-		s.listener, s.addr = newPipeListener(), "apiserver.pipe"
+		l := newPipeListener()
+		s.listener, s.addr = l, "apiserver.pipe"
+		s.entrance.listener.Store(l)
 	} else {
 		if s.port == nil {
 			p, err := reservePort()
@@ -201,6 +204,7 @@ func (s *Server) Down() {
 	s.mu.Lock()
 	l := s.listener
 	s.listener = nil
+	s.entrance.listener.Store(nil)
 	s.mu.Unlock()
 	if l != nil {
 		closeListener(l)
@@ -283,24 +287,21 @@ func (s *Server) Config() *rest.Config {
 		}
 	}
 	if s.opts.Pipe {
-		cfg.Dial = s.Dial
+		cfg.Dial = s.entrance.dial
 	}
 	return cfg
 }
 
 // Dial connects to the server and ignores the address. It is for manually configured clients.
 func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if s.opts.Pipe {
+		return s.entrance.dial(ctx, "", "")
+	}
 	s.mu.Lock()
-	l, addr := s.listener, s.addr
+	addr := s.addr
 	s.mu.Unlock()
-	if !s.opts.Pipe {
-		var d net.Dialer
-		return d.DialContext(ctx, "tcp", addr)
-	}
-	if p, ok := l.(*pipeListener); ok {
-		return p.dial(ctx)
-	}
-	return nil, errRefused
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", addr)
 }
 
 // SetToken changes the token that requests must have. Empty disables the check.
