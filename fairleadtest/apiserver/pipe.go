@@ -52,8 +52,8 @@ func (l *pipeListener) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // entrance connects clients to the present listener. It does not refer to the Server: client-go keeps the function Dial
-// of each configuration in a global map until the client's transport is collected. If the function led to the Server, and
-// the Server by OnChange to its clients, that would never be.
+// of each configuration in a global map until the client's transport is collected. If the function led to the Server,
+// and the Server by OnChange to its clients, that would never be.
 type entrance struct {
 	listener atomic.Pointer[pipeListener] // nil: the server is down
 }
