@@ -209,7 +209,7 @@ func Kinds(resources ...string) Part {
 }
 
 // Ignore names fields that may differ at the end: "status.message", or "pods:status.message" for one resource. What is
-// below a field is ignored as well.
+// below a field is ignored as well. "controllerrevisions.apps:*" ignores all objects of a resource.
 func Ignore(paths ...string) Part {
 	return partFunc(func(c *course) error {
 		if slices.Contains(paths, "") {
@@ -221,12 +221,9 @@ func Ignore(paths ...string) Part {
 }
 
 // Out writes the findings to a directory: report.txt, and for each finding N.json with its plan and N.html with the
-// courses without and with the fault side by side. Without Out no file is written.
+// courses without and with the fault side by side. Without Out, or with an empty name, no file is written.
 func Out(dir string) Part {
 	return partFunc(func(c *course) error {
-		if dir == "" {
-			return errors.New("the directory of the findings has no name")
-		}
 		c.out = dir
 		return nil
 	})

@@ -126,10 +126,14 @@ func (t *table) decode(media string, body []byte) (content map[string]any, doubt
 
 // decodeCustom decodes an object for which only the metadata has a type.
 func (t *table) decodeCustom(media string, body []byte) (content map[string]any, doubts []error, err error) {
-	if media == typeYAML {
-		if body, err = yaml.YAMLToJSON(body); err != nil {
-			return nil, nil, err
-		}
+	switch {
+	case media == typeYAML:
+		body, err = yaml.YAMLToJSON(body)
+	case media == typeProto && t.custom != nil && t.custom.version.FromProtobuf != nil:
+		body, err = t.custom.version.FromProtobuf(body)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf(unhandled, t.res.Kind, err)
 	}
 	if doubts, err = kjson.UnmarshalStrict(body, &content); err != nil {
 		return nil, nil, fmt.Errorf(unhandled, t.res.Kind, err)

@@ -12,11 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver/crd"
@@ -479,5 +482,44 @@ func BenchmarkNew(b *testing.B) {
 			b.Fatal(err)
 		}
 		s.Close()
+	}
+}
+
+// The typed client for definitions sends protobuf.
+func TestDefinitionInProtobuf(t *testing.T) {
+	t.Parallel()
+	crds, err := crd.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := apiserver.New(apiserver.Options{CRDs: crds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cfg := s.Config()
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	client, err := clientset.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict([]byte(manifest), &want); err != nil {
+		t.Fatal(err)
+	}
+	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
+	if _, err := definitions.Create(t.Context(), &want, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := definitions.Get(t.Context(), want.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Spec.Versions, got.Spec.Versions); diff != "" {
+		t.Errorf("the stored versions (-want +got):\n%s", diff)
+	}
+	got.Labels = map[string]string{"a": "b"}
+	if got, err = definitions.Update(t.Context(), got, metav1.UpdateOptions{}); err != nil || got.Labels["a"] != "b" {
+		t.Errorf("the update leads to the labels %v, error %v", got.Labels, err)
 	}
 }

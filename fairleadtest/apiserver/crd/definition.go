@@ -2,6 +2,7 @@ package crd
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +10,9 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	protobufserializer "k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver/internal/custom"
@@ -18,6 +22,7 @@ import (
 func definitionKind(compiled *cache) *custom.Version {
 	return &custom.Version{
 		Name: apiextensionsv1.SchemeGroupVersion.Version, Served: true, Stored: true, Status: true,
+		FromProtobuf: fromProtobuf,
 		Coerce: func(content map[string]any) ([]string, error) {
 			crd, unknown, err := decode(content)
 			if err != nil {
@@ -51,6 +56,22 @@ func definitionKind(compiled *cache) *custom.Version {
 			return validateDefinition(ctx, next, old, status, compiled)
 		},
 	}
+}
+
+// protobuf decodes definitions in the encoding that the typed client of apiextensions-apiserver uses.
+var protobuf = func() runtime.Decoder {
+	s := runtime.NewScheme()
+	utilruntime.Must(apiextensionsv1.AddToScheme(s))
+	return protobufserializer.NewSerializer(s, s)
+}()
+
+func fromProtobuf(body []byte) ([]byte, error) {
+	obj, kind, err := protobuf.Decode(body, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(*kind)
+	return json.Marshal(obj)
 }
 
 // prepareDefinition keeps the status, and records the stored version in it.

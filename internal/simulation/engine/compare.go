@@ -80,7 +80,7 @@ func (m Mask) Names() []string {
 }
 
 // diff returns the differences of two states that neither the mask nor the ignored paths cover, sorted. An ignored path
-// is "field.path" for all objects, or "resource:field.path".
+// is "field.path" for all objects, or "resource:field.path". "resource:*" is all objects of a resource.
 func diff(want, got State, mask Mask, ignore []string) []Difference {
 	refs := map[string]bool{}
 	for ref := range want {
@@ -92,7 +92,7 @@ func diff(want, got State, mask Mask, ignore []string) []Difference {
 	var out []Difference
 	for _, ref := range slices.Sorted(maps.Keys(refs)) {
 		a, b := want[ref], got[ref]
-		if mask.covers(ref, "") {
+		if mask.covers(ref, "") || slices.Contains(ignore, kindOf(ref)+":*") {
 			continue
 		}
 		if len(a) != len(b) {
@@ -131,8 +131,14 @@ func closest(a, b []map[string]any, compare func(x, y map[string]any) []Differen
 	return out
 }
 
-func ignored(ignore []string, ref, path string) bool {
+// kindOf returns the resource of a reference.
+func kindOf(ref string) string {
 	kind, _, _ := strings.Cut(ref, "/")
+	return kind
+}
+
+func ignored(ignore []string, ref, path string) bool {
+	kind := kindOf(ref)
 	for _, p := range ignore {
 		if k, rest, ok := strings.Cut(p, ":"); ok {
 			if k != kind {

@@ -30,7 +30,16 @@ type Reference struct {
 	Names    []string // expressions of names that the subject makes up at random
 	Varies   []string // fields that differ between the runs, and do not identify a moment
 
+	wrong   Wrong
 	varying map[string]bool // endpoints whose calls differ between the runs, such as by a uid in the body
+}
+
+// Wrong is what is wrong without any fault. The zero value is nothing.
+type Wrong struct {
+	Symptoms []Symptom
+	Run      int // the first run that shows the first symptom
+	Shown    int // runs that show it
+	Trace    []Event
 }
 
 // NewReference joins the outcomes of several runs of one workload. The ignored paths are not compared.
@@ -50,6 +59,7 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 	}
 	ref.Changes = common(runs, func(e Event) (Moment, bool) { return e.Changed, watched[e.Changed.Kind()] })
 	ref.Disagree = disagree(ref.Want.Mask, runs)
+	ref.wrong = wrong(runs)
 	ref.varying = map[string]bool{}
 	for _, a := range runs {
 		for _, b := range runs {
@@ -67,6 +77,27 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 		}
 	}
 	return ref
+}
+
+// wrong returns what is wrong without any fault: an invariant that any run violates, or what the first run repeats.
+func wrong(runs []*Outcome) Wrong {
+	var w Wrong
+	for i, run := range runs {
+		found := violations(run)
+		if len(found) > 0 && w.Shown == 0 {
+			w = Wrong{Symptoms: found, Run: i, Trace: run.Trace}
+		}
+		if w.Symptoms != nil && slices.ContainsFunc(found, w.Symptoms[0].same) {
+			w.Shown++
+		}
+	}
+	for _, r := range runs[0].Busy {
+		w.Symptoms = append(w.Symptoms, Symptom{Verdict: Restless, About: r.Request, Text: r.String()})
+		if w.Shown == 0 {
+			w.Shown, w.Trace = len(runs), runs[0].Trace
+		}
+	}
+	return w
 }
 
 // disagree returns the masked objects and fields, sorted. Of an object it says how often it exists in each run: one
@@ -106,10 +137,12 @@ func endpoint(call string) string {
 	return method + " " + url
 }
 
-// Subject is the actor of events that the subject causes, and Cluster that of the controllers of Kubernetes.
+// Subject is the actor of events that the subject causes, Cluster that of the controllers of Kubernetes, and Invariant
+// that of violations.
 const (
-	Subject = "subject"
-	Cluster = "cluster"
+	Subject   = "subject"
+	Cluster   = "cluster"
+	Invariant = "invariant"
 )
 
 // common returns the distinct moments that all runs have, in the order of the first one.

@@ -12,57 +12,99 @@ import (
 func (s *search) follow(ctx context.Context, ref *Reference, p Plan, out *Outcome, symptom Symptom) {
 	text, _, _ := strings.Cut(symptom.Text, "\n")
 	s.announce("a suspicion is being confirmed: %s: %s", symptom.Verdict, text)
-	shown, of, repeats := s.confirm(ctx, ref, p, symptom)
+	c := s.confirm(ctx, ref, p, symptom)
 	switch {
-	case !repeats && ctx.Err() == nil:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.report.Unconfirmed++
-		delete(s.found, symptom.key())
+	case !c.repeats && ctx.Err() == nil:
+		s.doubt(symptom, p)
 		return
-	case !repeats:
+	case !c.repeats:
 		f := s.finding(ref, p, out, symptom)
-		f.Shown, f.Of = shown, of
+		f.Shown, f.Of = c.shown, c.of
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.report.Suspicions = append(s.report.Suspicions, f)
 		return
+	case c.without != nil:
+		p, out = c.plan, c.without
 	}
 	s.announce("a finding is being shrunk")
 	f := s.shrink(ctx, ref, p, out, symptom)
-	f.Shown, f.Of = shown, of
+	f.Shown, f.Of = c.shown, c.of
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.report.Findings = append(s.report.Findings, f)
 }
 
-// confirm replays a plan, and then the workload without faults. It reports whether the symptom repeats, and needs the
-// faults. If ctx ends before that is known, repeats is false.
-func (s *search) confirm(ctx context.Context, ref *Reference, p Plan, symptom Symptom) (shown, of int, repeats bool) {
-	for ; of < replays && of-shown <= replays-confirmed; of++ {
-		if shown >= confirmed && s.ended() {
+// doubt reports a suspicion that did not repeat. Another schedule may show the symptom again.
+func (s *search) doubt(symptom Symptom, p Plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.report
+	r.Unconfirmed++
+	delete(s.found, symptom.key())
+	i := slices.IndexFunc(r.Doubts, func(d Doubt) bool { return d.Symptom.same(symptom) })
+	switch {
+	case i >= 0:
+		r.Doubts[i].Count++
+	case len(r.Doubts) < maxLines:
+		r.Doubts = append(r.Doubts, Doubt{Symptom: symptom, Count: 1, Plan: p})
+	}
+}
+
+// confirmation says whether a suspicion is a finding.
+type confirmation struct {
+	repeats   bool
+	shown, of int // replays
+	// If the symptom is wrong by itself and comes without any fault, these are the first plan and outcome that show it.
+	plan    Plan
+	without *Outcome
+}
+
+// confirm replays a plan, and then the workload without faults. The symptom has to repeat, and to need the faults. One
+// that is wrong by itself is also a finding if only the times of the first schedule show it again, or if it comes
+// without faults. If ctx ends before that is known, repeats is false.
+func (s *search) confirm(ctx context.Context, ref *Reference, p Plan, symptom Symptom) (c confirmation) {
+	for ; c.of < replays && c.of-c.shown <= replays-confirmed; c.of++ {
+		if c.shown >= confirmed && s.ended() {
 			break // the time left is for the runs without faults
 		}
 		again := p
-		again.Seed += 100 + uint64(of)
+		again.Seed += otherTimes + uint64(c.of)
 		_, ok := s.shows(ctx, ref, again, symptom)
 		if ctx.Err() != nil {
-			return shown, of, false
+			return c
 		}
 		if ok {
-			shown++
+			c.shown++
 		}
 	}
-	if shown < confirmed {
-		return shown, of, false
+	if c.shown < confirmed {
+		if !symptom.alone() {
+			return c
+		}
+		if _, ok := s.shows(ctx, ref, p, symptom); !ok {
+			return c
+		}
+		c.shown, c.of = c.shown+1, c.of+1
 	}
+	shown := 0
 	for i := range uint64(replays) {
-		_, ok := s.shows(ctx, ref, Plan{Seed: p.Seed + 100 + i, Steps: p.Steps, Names: p.Names, Varies: p.Varies}, symptom)
-		if ok || ctx.Err() != nil {
-			return shown, of, false
+		plan := Plan{Seed: p.Seed + otherTimes + i, Steps: p.Steps, Names: p.Names, Varies: p.Varies}
+		out, ok := s.shows(ctx, ref, plan, symptom)
+		if ctx.Err() != nil || ok && !symptom.alone() {
+			return c
+		}
+		if !ok {
+			continue
+		}
+		if shown++; c.without == nil {
+			c.plan, c.without = plan, out
 		}
 	}
-	return shown, of, true
+	if c.repeats = true; shown > 0 {
+		c.shown, c.of = shown, replays
+	}
+	return c
 }
 
 // shows plays a plan and reports whether the outcome has the symptom.
@@ -132,7 +174,7 @@ func (s *search) shorter(ctx context.Context, ref *Reference, p Plan, symptom Sy
 		return nil, nil
 	}
 	shorter, err := s.reference(ctx, p.Steps, &p)
-	if err != nil || len(faultless(shorter)) > 0 || !slices.ContainsFunc(Judge(shorter, out), symptom.same) {
+	if err != nil || len(shorter.wrong.Symptoms) > 0 || !slices.ContainsFunc(Judge(shorter, out), symptom.same) {
 		return nil, nil
 	}
 	return shorter, out

@@ -51,9 +51,10 @@ type Outcome struct {
 
 // Stuck is a step of the workload that was not reached.
 type Stuck struct {
-	Step   int    `json:"step"` // counted from 0
-	Name   string `json:"name"`
-	Reason string `json:"reason"`
+	Step   int           `json:"step"` // counted from 0
+	Name   string        `json:"name"`
+	Reason string        `json:"reason"`
+	At     time.Duration `json:"at"` // when it was given up
 }
 
 // Repeat is a request that the subject repeats while nothing changes.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -58,8 +59,11 @@ func Text(r *Report, n Names) string {
 			fmt.Fprintf(&b, "  %d %s %s\n", n, many, text)
 		}
 	}
-	if left := r.Planned - (r.Played - r.Pairs); len(r.Findings) == 0 {
-		line(left, "single fault was", "single faults were", "not played: the time or the number of schedules is bounded")
+	if reason := "the time or the number of schedules is bounded"; r.Planned > 0 {
+		if len(r.Findings) >= maxFindings {
+			reason = fmt.Sprintf("the search ends after %d findings", maxFindings)
+		}
+		line(r.Planned-(r.Played-r.Pairs), "single fault was", "single faults were", "not played: "+reason)
 	}
 	line(r.Unreached, "schedule", "schedules", "did not come to the moment of their fault:")
 	for _, text := range r.Never {
@@ -67,7 +71,12 @@ func Text(r *Report, n Names) string {
 	}
 	line(r.Otherwise, "schedule", "schedules", "took another course to the same end")
 	line(len(r.Suspicions), "suspicion", "suspicions", "could not be confirmed before the end: no finding yet")
-	line(r.Unconfirmed, "suspicion", "suspicions", "did not repeat: no finding")
+	line(r.Unconfirmed, "suspicion", "suspicions", "did not repeat: no finding:")
+	for _, d := range r.Doubts {
+		text, _, _ := strings.Cut(d.Symptom.Text, "\n")
+		fmt.Fprintf(&b, "    %s: %s (%s, the first: %s)\n", d.Symptom.Verdict, shortened(text), number(d.Count, "schedule"),
+			d.Plan)
+	}
 	line(r.FailedCount, "schedule", "schedules", "could not be judged:")
 	for _, text := range r.Failed {
 		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n      "))
@@ -124,20 +133,41 @@ func writeFinding(b *strings.Builder, f Finding, n Names) {
 	}
 }
 
-// course shows the events around the fault.
+// course shows the events around the fault, and the last ones that are about the symptom.
 func course(b *strings.Builder, f Finding) {
-	const before, after = 2, 6
-	at := 0
-	for i, e := range f.Trace {
-		if e.Fault != "" && e.Actor != "workload" {
-			at = i
-			break
+	const before, after, last = 2, 6, 3
+	at := max(0, slices.IndexFunc(f.Trace, func(e Event) bool { return e.Fault != "" && e.Actor != "workload" }))
+	end := min(len(f.Trace), at+after)
+	var later []int
+	for i := end; i < len(f.Trace); i++ {
+		if f.Symptoms[0].concerns(f.Trace[i]) {
+			later = append(later, i)
 		}
 	}
 	fmt.Fprintf(b, "  course:\n")
-	for i := max(0, at-before); i < min(len(f.Trace), at+after); i++ {
-		fmt.Fprintf(b, "    %s\n", f.Trace[i])
+	next := max(0, at-before)
+	for ; next < end; next++ {
+		fmt.Fprintf(b, "    %s\n", f.Trace[next])
 	}
+	for _, i := range later[max(0, len(later)-last):] {
+		if i > next {
+			fmt.Fprintf(b, "        …\n")
+		}
+		fmt.Fprintf(b, "    %s\n", f.Trace[i])
+		next = i + 1
+	}
+}
+
+// concerns reports whether an event belongs to what the symptom is about. Without an object that is each event.
+func (s Symptom) concerns(e Event) bool {
+	switch s.Verdict {
+	case Violated:
+		return e.Actor == Invariant
+	case Left, Differs:
+		object, _, _ := strings.Cut(s.About, " ")
+		return e.Write.Object == object || e.Changed.Object == object
+	}
+	return true
 }
 
 // lastEvents returns the end of a run that cannot be a reference, and what may be the reason.
@@ -145,7 +175,11 @@ func lastEvents(o *Outcome) string {
 	const most = 12 // events, and lines of the output
 	var b strings.Builder
 	b.WriteString("  the last events:\n")
-	for _, e := range o.Trace[max(0, len(o.Trace)-most):] {
+	events := o.Trace
+	if o.Stuck != nil {
+		events = slices.DeleteFunc(slices.Clone(events), func(e Event) bool { return e.At > o.Stuck.At })
+	}
+	for _, e := range events[max(0, len(events)-most):] {
 		fmt.Fprintf(&b, "    %s\n", e)
 	}
 	if lines := strings.Split(strings.TrimSpace(o.Output), "\n"); lines[0] != "" {

@@ -15,7 +15,8 @@ const (
 	replays     = 3 // of a suspicious plan
 	confirmed   = 2 // of these replays must show the symptom
 	maxFindings = 5
-	maxLines    = 10 // of the report about one subject
+	otherTimes  = 100 // is added to the seed of a plan that is replayed
+	maxLines    = 10  // of the report about one subject
 	// overtime bounds the time after Until in which a schedule may end and what it shows may be confirmed. It is enough
 	// for two replays in which a program gets stuck, and three runs without faults.
 	overtime = 3 * time.Minute
@@ -61,6 +62,13 @@ type Finding struct {
 	Others []Others `json:"others,omitempty"`
 }
 
+// A Doubt is a symptom that did not repeat.
+type Doubt struct {
+	Symptom Symptom `json:"symptom"`
+	Count   int     `json:"count"` // schedules that showed it
+	Plan    Plan    `json:"plan"`  // of the first of them
+}
+
 // Others are the schedules of one class of faults that have the first symptom of a finding.
 type Others struct {
 	Class string `json:"class"`
@@ -78,13 +86,14 @@ type Report struct {
 	Changes int `json:"changes"`
 	Planned int `json:"planned"`
 	// Played counts schedules with faults, Pairs those with two. Unreached counts schedules of which no fault came; Never
-	// holds the first of their plans. Unconfirmed counts those whose symptom did not repeat, and Otherwise those with
-	// another course and the same end.
+	// holds the first of their plans. Unconfirmed counts those whose symptom did not repeat; Doubts holds the first of
+	// these symptoms. Otherwise counts those with another course and the same end.
 	Played      int      `json:"played"`
 	Pairs       int      `json:"pairs"`
 	Unreached   int      `json:"unreached"`
 	Never       []string `json:"never,omitempty"`
 	Unconfirmed int      `json:"unconfirmed"`
+	Doubts      []Doubt  `json:"doubts,omitempty"`
 	Otherwise   int      `json:"otherwise"`
 	// Failed are schedules that could not be judged, with the reason. The first of them are kept.
 	Failed      []string      `json:"failed,omitempty"`
@@ -248,31 +257,19 @@ func (s *search) run(ctx context.Context) error {
 
 // faultless reports as a finding what is wrong without any fault. It returns false if nothing is.
 func (s *search) faultless(ref *Reference, steps int) bool {
-	found := faultless(ref)
-	if len(found) == 0 {
+	w := ref.wrong
+	if len(w.Symptoms) == 0 {
 		return false
 	}
 	f := Finding{
-		Symptoms: found, Shown: references, Of: references, Steps: steps, Trace: ref.Trace, Without: ref.Trace,
-		Plan: Plan{Seed: s.o.Seed, Steps: steps, Names: ref.Names, Varies: ref.Varies},
+		Symptoms: w.Symptoms, Shown: w.Shown, Of: references, Steps: steps, Trace: w.Trace, Without: w.Trace,
+		Plan: Plan{Seed: s.o.Seed + uint64(w.Run), Steps: steps, Names: ref.Names, Varies: ref.Varies},
 	}
 	if steps == 0 {
 		f.Steps = s.o.Steps
 	}
 	s.report.Findings = []Finding{f}
 	return true
-}
-
-// faultless returns what is wrong without any fault.
-func faultless(ref *Reference) []Symptom {
-	var found []Symptom
-	for _, b := range ref.Broken {
-		found = append(found, Symptom{Verdict: Violated, About: b.Reason, Text: fmt.Sprintf("%s (after %s)", b.Reason, b.At)})
-	}
-	for _, r := range ref.Busy {
-		found = append(found, Symptom{Verdict: Restless, About: r.Request, Text: r.String()})
-	}
-	return found
 }
 
 // parallel calls fn for 0 to n-1, on all workers.
@@ -428,7 +425,7 @@ func Replay(ctx context.Context, d Driver, o Options, p Plan) (*Report, error) {
 	s.count(ref, p, out, nil)
 	symptoms := Judge(ref, out)
 	if len(p.Faults) == 0 {
-		symptoms = append(symptoms, faultless(ref)...)
+		symptoms = append(symptoms, ref.wrong.Symptoms...)
 	}
 	if len(symptoms) > 0 {
 		steps := p.Steps

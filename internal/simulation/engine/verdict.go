@@ -29,6 +29,9 @@ type Symptom struct {
 	About string `json:"about,omitempty"`
 }
 
+// alone reports whether the symptom is wrong by itself, and not by comparison with runs without faults.
+func (s Symptom) alone() bool { return s.Verdict == Exited || s.Verdict == Violated }
+
 func (s Symptom) key() string { return string(s.Verdict) + " " + s.About }
 
 func (s Symptom) same(other Symptom) bool { return s.key() == other.key() }
@@ -46,9 +49,7 @@ func Judge(ref *Reference, out *Outcome) []Symptom {
 	if out.End == nil && len(out.Exits) > 0 {
 		return found
 	}
-	for _, b := range out.Broken {
-		add(Violated, b.Reason, fmt.Sprintf("%s (after %s)", b.Reason, b.At))
-	}
+	found = append(found, violations(out)...)
 	calls := ref.calls(out)
 	for _, call := range slices.Sorted(maps.Keys(calls)) {
 		if n, want := calls[call], ref.Calls[call]; n > want {
@@ -82,6 +83,15 @@ func Judge(ref *Reference, out *Outcome) []Symptom {
 		}
 	}
 	return append(found, differs...)
+}
+
+// violations returns the violated invariants of a run.
+func violations(out *Outcome) []Symptom {
+	var found []Symptom
+	for _, b := range out.Broken {
+		found = append(found, Symptom{Verdict: Violated, About: b.Reason, Text: fmt.Sprintf("%s (after %s)", b.Reason, b.At)})
+	}
+	return found
 }
 
 // String describes the repetition with its rate.

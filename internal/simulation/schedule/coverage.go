@@ -38,7 +38,7 @@ func (c *coverage) asked(r *http.Request, code int) {
 	case code != http.StatusNotFound:
 	case ok:
 		c.note("not modelled: "+q.path()+" is not served", func() bool { return !c.serves(q) })
-	case strings.HasPrefix(path, "api"): // discovery of a group or a version
+	case strings.HasPrefix(path, "api"), strings.HasPrefix(path, "openapi"): // discovery, or a schema
 		c.note("not modelled: "+path+" is not served", func() bool { return !c.discovers(path) })
 	}
 }

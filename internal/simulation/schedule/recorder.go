@@ -334,5 +334,5 @@ func (r *recorder) violated(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broken = append(r.broken, engine.Broken{At: time.Since(r.start), Reason: reason})
-	r.trace = append(r.trace, engine.Event{At: time.Since(r.start), Actor: "invariant", Fault: reason})
+	r.trace = append(r.trace, engine.Event{At: time.Since(r.start), Actor: engine.Invariant, Fault: reason})
 }

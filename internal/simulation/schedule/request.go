@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
 )
 
 // request is what a request to the API server is about.
@@ -107,22 +107,26 @@ func content(r *http.Request) ([]byte, error) {
 	return b, err
 }
 
+// protobufPrefix begins each body in protobuf.
+var protobufPrefix = []byte{'k', '8', 's', 0}
+
 // nameIn returns the name of the object, also that in the body of a create, or its generateName and a star.
-func (q request) nameIn(r *http.Request, body []byte) string {
+func (q request) nameIn(body []byte) string {
 	if q.name != "" || q.verb != "create" {
 		return q.name
 	}
 	var err error
 	meta := &metav1.PartialObjectMetadata{}
-	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		err = json.Unmarshal(body, meta)
-	} else {
-		var obj runtime.Object
-		if obj, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
-			if o, ok := obj.(metav1.Object); ok {
-				meta.Name, meta.GenerateName = o.GetName(), o.GetGenerateName()
-			}
+	switch rest, ok := bytes.CutPrefix(body, protobufPrefix); {
+	case ok:
+		var envelope runtime.Unknown
+		if err = envelope.Unmarshal(rest); err == nil {
+			err = meta.Unmarshal(envelope.Raw) // the metadata is the first field of each kind
 		}
+	case bytes.HasPrefix(body, []byte("{")):
+		err = json.Unmarshal(body, meta)
+	default:
+		err = yaml.Unmarshal(body, meta)
 	}
 	if err != nil {
 		return ""

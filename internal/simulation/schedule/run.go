@@ -175,7 +175,7 @@ func (r *Run) work(ctx context.Context, steps []Step) *engine.Outcome {
 	for i, step := range steps {
 		r.rec.note("workload", step.Name)
 		if err := step.Play(ctx, r); err != nil {
-			out.Stuck = &engine.Stuck{Step: i, Name: step.Name, Reason: err.Error()}
+			out.Stuck = &engine.Stuck{Step: i, Name: step.Name, Reason: err.Error(), At: r.Elapsed()}
 			break
 		}
 	}

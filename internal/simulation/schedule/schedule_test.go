@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -67,6 +72,7 @@ func TestCoverage(t *testing.T) {
 		{"/apis/batch/v1beta1", 404},
 		{"/apis/apps/v1", 200},
 		{"/healthz", 404},
+		{"/openapi/v3", 404},
 		{"/apis/a.example", 404},
 		{"/apis/a.example/v1", 404},
 		{"/apis/a.example/v1/things?watch=true", 404},
@@ -78,7 +84,8 @@ func TestCoverage(t *testing.T) {
 	want := []string{
 		"lists of the subject allow an old state: the class stale, which is played on request, shows it",
 		"not modelled: apis/batch/v1beta1 is not served", "not modelled: cronjobs.batch have no controller",
-		"not modelled: v1/nodes is not served", "not modelled: v1/pods/eviction is not served",
+		"not modelled: openapi/v3 is not served", "not modelled: v1/nodes is not served",
+		"not modelled: v1/pods/eviction is not served",
 	}
 	if diff := cmp.Diff(want, c.report()); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
@@ -207,5 +214,39 @@ func TestAwait(t *testing.T) {
 				t.Errorf("%s, %q: the error is %q, want %q", tt.step.Name, tt.name, got, tt.err)
 			}
 		})
+	}
+}
+
+// The name of an object that is created follows from its content in any encoding, also of an unknown kind.
+func TestNameIn(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "a"}
+	protobuf := func(kind string, obj interface{ Marshal() ([]byte, error) }) []byte {
+		raw, err := obj.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		envelope := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "a.example/v1", Kind: kind}, Raw: raw}
+		rest, err := envelope.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(slices.Clone(protobufPrefix), rest...)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: meta}
+	crd.Spec.Group = "a.example"
+	for _, tt := range []struct {
+		body []byte
+		want string
+	}{
+		{[]byte(`{"kind":"Thing","metadata":{"name":"a"}}`), "a"},
+		{[]byte(`{"kind":"Thing","metadata":{"generateName":"a-"}}`), "a-*"},
+		{[]byte("kind: Thing\nmetadata:\n  name: a\n"), "a"},
+		{protobuf("CustomResourceDefinition", crd), "a"},
+		{protobuf("Pod", &corev1.Pod{ObjectMeta: meta}), "a"},
+		{[]byte("k8s\x00?"), ""},
+	} {
+		if got := (request{verb: "create"}).nameIn(tt.body); got != tt.want {
+			t.Errorf("the name in %.60q is %q, want %q", tt.body, got, tt.want)
+		}
 	}
 }

@@ -140,7 +140,7 @@ func (t *transport) plain(r *http.Request, q request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := engine.Moment{Verb: q.verb, Object: t.rec.ref(q, q.nameIn(r, body)), Subresource: q.subresource}
+		m := engine.Moment{Verb: q.verb, Object: t.rec.ref(q, q.nameIn(body)), Subresource: q.subresource}
 		return t.send(r, t.actor, m, nil, t.store(q))
 	}
 	if !isEvent(q.resource) {
@@ -149,7 +149,7 @@ func (t *transport) plain(r *http.Request, q request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.process.writesLease(types.NamespacedName{Namespace: q.namespace, Name: q.nameIn(r, body)})
+		t.process.writesLease(types.NamespacedName{Namespace: q.namespace, Name: q.nameIn(body)})
 	}
 	if err := t.process.resumed(r.Context().Done()); err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (t *transport) write(r *http.Request, q request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.deliver(r, t.process, q, q.nameIn(r, body), body, func() { t.touch(q) }, t.store(q))
+	return t.deliver(r, t.process, q, q.nameIn(body), body, func() { t.touch(q) }, t.store(q))
 }
 
 // store returns the function that sends a write. It returns when the change has been recorded.

@@ -28,7 +28,6 @@ var gaps = map[schema.GroupResource]string{
 	{Resource: "endpoints"}:                                      "no controller",
 	{Resource: "limitranges"}:                                    "no defaults, rules or effect",
 	{Resource: "resourcequotas"}:                                 "no defaults, rules, controller or effect",
-	{Group: "apps", Resource: "controllerrevisions"}:             "no controller",
 	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}: "no defaults, rules or controller",
 	{Group: "batch", Resource: "cronjobs"}:                       "no controller",
 	{Group: "networking.k8s.io", Resource: "networkpolicies"}:    "no defaults, rules or effect",

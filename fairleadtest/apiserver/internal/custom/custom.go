@@ -47,6 +47,8 @@ type Version struct {
 	// Warnings are added to each answer.
 	Warnings []string
 
+	// FromProtobuf converts a body in protobuf to JSON. nil: the kind has no such encoding.
+	FromProtobuf func(body []byte) ([]byte, error)
 	// Coerce removes fields that are not in the schema, and null where it is not allowed. It returns the paths of the
 	// removed fields.
 	Coerce func(content map[string]any) (unknown []string, err error)
