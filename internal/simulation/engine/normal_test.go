@@ -59,7 +59,8 @@ func TestNormalizerSortsSets(t *testing.T) {
 }
 
 // What a real cluster makes up in each run is the same in all of them: the name of the volume with the token of a pod,
-// also if it is the key of a list, the certificates of the cluster, and who has bound a volume.
+// also if it is the key of a list, the certificates of the cluster, who has bound a volume, and when a Deployment has
+// scaled an old ReplicaSet last.
 func TestNormalizerOfRealCluster(t *testing.T) {
 	state := func(suffix, ca string, claimed map[string]any) engine.State {
 		n := engine.NewNormalizer(nil)
@@ -77,6 +78,7 @@ func TestNormalizerOfRealCluster(t *testing.T) {
 	a := state("x7x2k", "first", map[string]any{})
 	b := state("2wvtp", "second", map[string]any{
 		"pv.kubernetes.io/bound-by-controller": "yes", "volume.kubernetes.io/storage-provisioner": "none",
+		"deployment.kubernetes.io/desired-replicas": "2", "deployment.kubernetes.io/max-replicas": "3",
 	})
 	if d := cmp.Diff(a, b); d != "" {
 		t.Errorf("two runs differ (-first +second):\n%s", d)
