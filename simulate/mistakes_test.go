@@ -69,8 +69,9 @@ func TestNotJudged(t *testing.T) {
 		},
 		{
 			"Prints",
-			idle(func(context.Context) error {
+			idle(func(ctx context.Context) error {
 				fmt.Fprintln(os.Stderr, "cannot reach the moon")
+				context.AfterFunc(ctx, func() { fmt.Print(strings.Repeat("stopping\n", 20)) })
 				return nil
 			}),
 			[]simulate.Part{simulate.Await(never)},

@@ -67,6 +67,8 @@ type Options struct {
 	Reached func(ctx context.Context, res schema.GroupResource, version string)
 	// Progress is called whenever the run does anything.
 	Progress func()
+	// GaveUp, if set, is called when a step is not reached, before the subject ends.
+	GaveUp func()
 }
 
 // Run is one run in progress, as the driver, steps, conditions and invariants see it. It is safe for concurrent use.
@@ -176,6 +178,9 @@ func (r *Run) work(ctx context.Context, steps []Step) *engine.Outcome {
 		r.rec.note("workload", step.Name)
 		if err := step.Play(ctx, r); err != nil {
 			out.Stuck = &engine.Stuck{Step: i, Name: step.Name, Reason: err.Error(), At: r.Elapsed()}
+			if r.o.GaveUp != nil {
+				r.o.GaveUp()
+			}
 			break
 		}
 	}

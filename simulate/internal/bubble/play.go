@@ -34,8 +34,8 @@ type Setup struct {
 	Invariants []func(*schedule.Run) error
 	Outside    map[string]func() http.Handler // by host
 	Given      []*unstructured.Unstructured   // exist before the subject starts
-	// Progress, if set, is called whenever the run does anything.
-	Progress func()
+	// Progress and GaveUp are those of schedule.Options.
+	Progress, GaveUp func()
 }
 
 // Play plays one schedule. It ends as soon as the state is the wanted one and quiet; want is nil for a reference. The
@@ -69,7 +69,7 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	}
 	r, err := schedule.New(schedule.Options{
 		Plan: p, Want: want, Pace: pace, Invariants: s.Invariants, Outside: s.Outside, Config: server.Config(),
-		Resources: server.Resources, Gaps: gaps, Idle: func() bool { return others.Idle() }, Progress: s.Progress,
+		Resources: server.Resources, Gaps: gaps, Idle: func() bool { return others.Idle() }, Progress: s.Progress, GaveUp: s.GaveUp,
 		Given: s.Given,
 	})
 	if err != nil {

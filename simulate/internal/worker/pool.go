@@ -215,7 +215,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns what is kept, from the panic on if there is one.
+// String returns what is kept: from the panic on if there is one, and else up to the step that was not reached.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -228,6 +228,9 @@ func (t *tail) String() string {
 			b = b[i:]
 			break
 		}
+	}
+	if i := bytes.LastIndex(b, []byte(gaveUp)); i >= 0 {
+		b = b[:i]
 	}
 	return string(b)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -16,6 +17,9 @@ import (
 
 // variable is the environment variable that tells a child which test it serves.
 const variable = "FAIRLEAD_SIMULATE_CHILD"
+
+// gaveUp is printed when a step is not reached. What the subject prints later is about its own end.
+const gaveUp = "\x00simulate: a step was not reached\n"
 
 // order tells a child to play a plan.
 type order struct {
@@ -45,6 +49,7 @@ func Serve(t *testing.T, s bubble.Setup) {
 	defer out.Close()
 	var w watchdog
 	s.Progress = func() { w.progress.Add(1) }
+	s.GaveUp = func() { fmt.Fprint(os.Stderr, gaveUp) }
 	done := make(chan struct{})
 	defer close(done)
 	go w.run(done, out)
