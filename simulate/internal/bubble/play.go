@@ -69,8 +69,8 @@ func Play(s Setup, p engine.Plan, want *engine.Want) (*engine.Outcome, error) {
 	}
 	r, err := schedule.New(schedule.Options{
 		Plan: p, Want: want, Pace: pace, Invariants: s.Invariants, Outside: s.Outside, Config: server.Config(),
-		Resources: server.Resources, Gaps: gaps, Idle: func() bool { return others.Idle() }, Progress: s.Progress, GaveUp: s.GaveUp,
-		Given: s.Given,
+		Resources: server.Resources, Gaps: gaps, Idle: func() bool { return others.Idle() },
+		Given: s.Given, Progress: s.Progress, GaveUp: s.GaveUp,
 	})
 	if err != nil {
 		return nil, err
