@@ -2,7 +2,7 @@
 //
 //   - live.go: Driver, which plays one schedule at a time. It wires the parts.
 //   - plane.go: plane, a fresh control plane for one schedule. supply prepares one ahead. No plane is used twice, so
-//     nothing of a schedule is left in the next one.
+//     nothing of a schedule is left in the next one. It follows a kind that is defined later from its definition on.
 //   - follower.go: follower knows all objects of a plane and reports their changes. It has a lock of its own.
 //   - proxy.go: proxy is the API server of one process of the subject. No state but its connections.
 //   - program.go: program starts and kills processes. output.go: output keeps the last lines they write.
