@@ -30,12 +30,12 @@ type Reference struct {
 	Names    []string // expressions of names that the subject makes up at random
 	Varies   []string // fields that differ between the runs, and do not identify a moment
 
-	wrong   Wrong
+	flaws   flaws
 	varying map[string]bool // endpoints whose calls differ between the runs, such as by a uid in the body
 }
 
-// Wrong is what is wrong without any fault. The zero value is nothing.
-type Wrong struct {
+// flaws are what is wrong without any fault. The zero value means nothing is.
+type flaws struct {
 	Symptoms []Symptom
 	Run      int // the first run that shows the first symptom
 	Shown    int // runs that show it
@@ -59,7 +59,7 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 	}
 	ref.Changes = common(runs, func(e Event) (Moment, bool) { return e.Changed, watched[e.Changed.Kind()] })
 	ref.Disagree = disagree(ref.Want.Mask, runs)
-	ref.wrong = wrong(runs)
+	ref.flaws = flawsOf(runs)
 	ref.varying = map[string]bool{}
 	for _, a := range runs {
 		for _, b := range runs {
@@ -79,13 +79,13 @@ func NewReference(runs []*Outcome, ignore []string) *Reference {
 	return ref
 }
 
-// wrong returns what is wrong without any fault: an invariant that any run violates, or what the first run repeats.
-func wrong(runs []*Outcome) Wrong {
-	var w Wrong
+// flawsOf returns the invariants that a run without faults violates, and what the first run repeats without end.
+func flawsOf(runs []*Outcome) flaws {
+	var w flaws
 	for i, run := range runs {
 		found := violations(run)
 		if len(found) > 0 && w.Shown == 0 {
-			w = Wrong{Symptoms: found, Run: i, Trace: run.Trace}
+			w = flaws{Symptoms: found, Run: i, Trace: run.Trace}
 		}
 		if w.Symptoms != nil && slices.ContainsFunc(found, w.Symptoms[0].same) {
 			w.Shown++

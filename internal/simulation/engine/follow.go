@@ -60,8 +60,8 @@ type confirmation struct {
 	without *Outcome
 }
 
-// confirm replays a plan, and then the workload without faults. The symptom has to repeat, and to need the faults. One
-// that is wrong by itself is also a finding if only the times of the first schedule show it again, or if it comes
+// confirm replays a plan with other timings, and then the workload without faults. The symptom has to repeat, and must
+// not show without faults. One that is wrong by itself also counts if it repeats only with the first timing, or shows
 // without faults. If ctx ends before that is known, repeats is false.
 func (s *search) confirm(ctx context.Context, ref *Reference, p Plan, symptom Symptom) (c confirmation) {
 	for ; c.of < replays && c.of-c.shown <= replays-confirmed; c.of++ {
@@ -174,7 +174,7 @@ func (s *search) shorter(ctx context.Context, ref *Reference, p Plan, symptom Sy
 		return nil, nil
 	}
 	shorter, err := s.reference(ctx, p.Steps, &p)
-	if err != nil || len(shorter.wrong.Symptoms) > 0 || !slices.ContainsFunc(Judge(shorter, out), symptom.same) {
+	if err != nil || len(shorter.flaws.Symptoms) > 0 || !slices.ContainsFunc(Judge(shorter, out), symptom.same) {
 		return nil, nil
 	}
 	return shorter, out

@@ -93,8 +93,8 @@ func (n *Normalizer) Ref(res schema.GroupResource, namespace, name string) strin
 	return res.String() + "/" + name
 }
 
-// byTheCluster are annotations that controllers of the cluster set or leave out, depending on which one is faster. An
-// old ReplicaSet has the replicas of its Deployment at the time when it was scaled last.
+// byTheCluster are annotations whose presence or value depends on which controller of the cluster was faster. Those of
+// an old ReplicaSet record the replicas of its Deployment when it was last scaled.
 var byTheCluster = []string{
 	"deployment.kubernetes.io/desired-replicas",
 	"deployment.kubernetes.io/max-replicas",

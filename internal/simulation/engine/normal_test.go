@@ -58,9 +58,9 @@ func TestNormalizerSortsSets(t *testing.T) {
 	}
 }
 
-// What a real cluster makes up in each run is the same in all of them: the name of the volume with the token of a pod,
-// also if it is the key of a list, the certificates of the cluster, who has bound a volume, and when a Deployment has
-// scaled an old ReplicaSet last.
+// Details that a real cluster chooses anew in each run do not matter: the name of the volume with a pod's token (which
+// is also the key of a list), the certificates of the cluster, which controller bound a volume, and the replicas of a
+// Deployment when it last scaled an old ReplicaSet.
 func TestNormalizerOfRealCluster(t *testing.T) {
 	state := func(suffix, ca string, claimed map[string]any) engine.State {
 		n := engine.NewNormalizer(nil)

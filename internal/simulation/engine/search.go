@@ -257,7 +257,7 @@ func (s *search) run(ctx context.Context) error {
 
 // faultless reports as a finding what is wrong without any fault. It returns false if nothing is.
 func (s *search) faultless(ref *Reference, steps int) bool {
-	w := ref.wrong
+	w := ref.flaws
 	if len(w.Symptoms) == 0 {
 		return false
 	}
@@ -425,7 +425,7 @@ func Replay(ctx context.Context, d Driver, o Options, p Plan) (*Report, error) {
 	s.count(ref, p, out, nil)
 	symptoms := Judge(ref, out)
 	if len(p.Faults) == 0 {
-		symptoms = append(symptoms, ref.wrong.Symptoms...)
+		symptoms = append(symptoms, ref.flaws.Symptoms...)
 	}
 	if len(symptoms) > 0 {
 		steps := p.Steps

@@ -24,7 +24,8 @@ const patience = 5 * time.Second
 // follower follows all objects of an API server. It is safe for concurrent use.
 type follower struct {
 	client dynamic.Interface
-	// defined, if set before the first call of follow, is told of each definition that is established, with the lock.
+	// defined, if not nil, is called for each established definition while the lock is held. It must be set before follow
+	// is called.
 	defined func(crd *unstructured.Unstructured)
 
 	mu      sync.Mutex

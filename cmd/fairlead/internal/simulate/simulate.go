@@ -78,7 +78,8 @@ A Go test does the same a thousand times faster: see package simulate.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&o.workload, "workload", "", "`file` with the steps of the workload (required)")
-	f.StringVar(&o.crds, "crds", "", "`file or directory` with the CustomResourceDefinitions of the program; default: it creates them")
+	f.StringVar(&o.crds, "crds", "",
+		"`file or directory` with the CustomResourceDefinitions of the program; default: the program creates them, if any")
 	f.StringVar(&o.given, "given", "",
 		"`file or directory` with objects that exist before the program starts, such as its settings")
 	f.DurationVar(&o.duration, "for", 5*time.Minute, "`time` of all runs")
