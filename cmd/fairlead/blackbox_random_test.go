@@ -29,7 +29,14 @@ func plainly(h http.HandlerFunc) func(*wire, http.ResponseWriter, *wireRequest, 
 // oddAlways has odd answers to all requests.
 func oddAlways() map[string]oddAnswer {
 	all := map[string]oddAnswer{
-		"drop":   {true, func(_ *wire, w http.ResponseWriter, _ *wireRequest, _ *rand.Rand) { cutOff(w) }},
+		// net/http repeats the request on its own if it has used the connection before.
+		"drop": {false, func(_ *wire, w http.ResponseWriter, _ *wireRequest, _ *rand.Rand) { cutOff(w) }},
+		"cut": {true, func(_ *wire, w http.ResponseWriter, _ *wireRequest, _ *rand.Rand) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = fmt.Fprint(w, "{")
+			_ = http.NewResponseController(w).Flush()
+			cutOff(w)
+		}},
 		"silent": {true, func(s *wire, w http.ResponseWriter, r *wireRequest, _ *rand.Rand) { s.without(w, r.http) }},
 		"late": {false, func(s *wire, w http.ResponseWriter, r *wireRequest, rnd *rand.Rand) {
 			pause(s, time.Duration(rnd.IntN(300))*time.Millisecond)
