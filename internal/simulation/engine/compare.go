@@ -80,7 +80,8 @@ func (m Mask) Names() []string {
 }
 
 // diff returns the differences of two states that neither the mask nor the ignored paths cover, sorted. An ignored path
-// is "field.path" for all objects, or "resource:field.path". "resource:*" is all objects of a resource.
+// is "field.path" for all objects, or "resource:field.path". "resource:*" is all objects of a resource. A resource may
+// be written with or without its group.
 func diff(want, got State, mask Mask, ignore []string) []Difference {
 	refs := map[string]bool{}
 	for ref := range want {
@@ -92,7 +93,7 @@ func diff(want, got State, mask Mask, ignore []string) []Difference {
 	var out []Difference
 	for _, ref := range slices.Sorted(maps.Keys(refs)) {
 		a, b := want[ref], got[ref]
-		if mask.covers(ref, "") || slices.Contains(ignore, kindOf(ref)+":*") {
+		if mask.covers(ref, "") || ignored(ignore, ref, "*") {
 			continue
 		}
 		if len(a) != len(b) {
@@ -137,20 +138,27 @@ func kindOf(ref string) string {
 	return kind
 }
 
+// ignored reports whether a path of an object is ignored. "*" is the object itself.
 func ignored(ignore []string, ref, path string) bool {
-	kind := kindOf(ref)
 	for _, p := range ignore {
-		if k, rest, ok := strings.Cut(p, ":"); ok {
-			if k != kind {
-				continue
-			}
-			p = rest
+		kind, rest, ok := strings.Cut(p, ":")
+		switch {
+		case !ok && path != "*":
+			rest = p
+		case !ok || !isKind(kind, kindOf(ref)):
+			continue
 		}
-		if path == p || strings.HasPrefix(path, p+".") || strings.HasPrefix(path, p+"[") {
+		if path == rest || strings.HasPrefix(path, rest+".") || strings.HasPrefix(path, rest+"[") {
 			return true
 		}
 	}
 	return false
+}
+
+// isKind reports whether a name, with or without its group, is that of a resource.
+func isKind(name, resource string) bool {
+	short, _, _ := strings.Cut(resource, ".")
+	return name == resource || name == short
 }
 
 // fields calls fn for each leaf in which a and b differ, in the order of their paths.

@@ -327,7 +327,7 @@ func TestTextHidesNothing(t *testing.T) {
 	for _, want := range []string{
 		"\n  2 objects and fields are not compared, since the runs without faults differ there:\n" +
 			"    pods/default/noise value\n    pods/default/rare exists 0, 0 and 1 times\n",
-		"schedules did not come to the moment of their fault:\n    the answer to the 1st update of pods/default/a is lost\n",
+		"schedules ended before the moment of the fault came:\n    the answer to the 1st update of pods/default/a is lost\n",
 		"\n  not modelled: gravity",
 	} {
 		if text := Text(r, Names{}); !strings.Contains(text, want) {

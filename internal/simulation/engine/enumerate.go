@@ -283,12 +283,7 @@ func possible(kind FaultKind, m Moment) bool {
 }
 
 func selected(m Moment, only []string) bool {
-	if len(only) == 0 {
-		return true
-	}
-	kind := m.Kind()
-	resource, _, _ := strings.Cut(kind, ".")
-	return slices.Contains(only, kind) || slices.Contains(only, resource)
+	return len(only) == 0 || slices.ContainsFunc(only, func(name string) bool { return isKind(name, m.Kind()) })
 }
 
 // mixed returns plans of the shorter and of the whole workload in turns. The shorter one has this number of steps. A

@@ -110,8 +110,12 @@ func TestCourse(t *testing.T) {
 	}
 }
 
-// A path without a field ignores all objects of a resource, and no others.
+// A path without a field ignores all objects of a resource, and no others. The group may be left out.
 func TestIgnoreResource(t *testing.T) {
+	short := &Want{End: state("pods/default/a=1", "things.example/default/a=1"), Ignore: []string{"things:*"}}
+	if !short.Equals(state("pods/default/a=1")) || short.Equals(state("things.example/default/a=1")) {
+		t.Error("a resource without its group is not ignored, or another one is")
+	}
 	want := &Want{End: state("pods/default/a=1", "things.example/default/a=1"), Ignore: []string{"things.example:*"}}
 	for _, tt := range []struct {
 		end   State

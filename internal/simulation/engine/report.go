@@ -47,10 +47,14 @@ func Text(r *Report, n Names) string {
 	if r.Pairs > 0 {
 		pairs = fmt.Sprintf(", %d of them with two faults", r.Pairs)
 	}
-	fmt.Fprintf(&b, "simulate: %s in %s%s (seed %d, %s). %s and %s allow %s.\n",
-		number(len(r.Findings), "finding"), number(r.Played, "schedule"), pairs, r.Seed,
-		r.Elapsed.Round(100*time.Millisecond), number(r.Writes, "distinct write"), number(r.Changes, "change"),
-		number(r.Planned, "single fault"))
+	elapsed := r.Elapsed.Round(100 * time.Millisecond)
+	fmt.Fprintf(&b, "simulate: %s in %s%s (seed %d, %s).",
+		number(len(r.Findings), "finding"), number(r.Played, "schedule"), pairs, r.Seed, elapsed)
+	if r.Writes+r.Changes > 0 { // nothing is counted for a replay
+		fmt.Fprintf(&b, " %s and %s allow %s.", number(r.Writes, "distinct write"), number(r.Changes, "change"),
+			number(r.Planned, "single fault"))
+	}
+	b.WriteByte('\n')
 	line := func(n int, one, many, text string) {
 		switch {
 		case n == 1:
@@ -65,7 +69,7 @@ func Text(r *Report, n Names) string {
 		}
 		line(r.Planned-(r.Played-r.Pairs), "single fault was", "single faults were", "not played: "+reason)
 	}
-	line(r.Unreached, "schedule", "schedules", "did not come to the moment of their fault:")
+	line(r.Unreached, "schedule", "schedules", "ended before the moment of the fault came:")
 	for _, text := range r.Never {
 		fmt.Fprintf(&b, "    %s\n", text)
 	}

@@ -335,19 +335,20 @@ func (s *search) play(ctx context.Context, refs map[int]*Reference, plans []Plan
 		case err != nil && ctx.Err() != nil: // interrupted
 			return
 		}
-		s.count(ref, p, out, err)
-		if err != nil {
-			return
+		var found []Symptom
+		if err == nil {
+			found = Judge(ref, out)
 		}
+		s.count(ref, p, out, found, err)
 		// The symptoms after the first one are its consequences.
-		if found := Judge(ref, out); len(found) > 0 && s.claim(found[0], p) {
+		if len(found) > 0 && s.claim(found[0], p) {
 			s.follow(ctx, ref, p, out, found[0])
 		}
 	})
 }
 
 // count adds a schedule to the report.
-func (s *search) count(ref *Reference, p Plan, out *Outcome, err error) {
+func (s *search) count(ref *Reference, p Plan, out *Outcome, found []Symptom, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.report
@@ -365,7 +366,7 @@ func (s *search) count(ref *Reference, p Plan, out *Outcome, err error) {
 		if r.Unreached++; len(r.Never) < maxLines {
 			r.Never = append(r.Never, p.String())
 		}
-	case AnotherCourse(ref, out):
+	case len(found) == 0 && AnotherCourse(ref, out):
 		r.Otherwise++
 	}
 	if time.Since(s.shown) > 10*time.Second {
@@ -422,8 +423,8 @@ func Replay(ctx context.Context, d Driver, o Options, p Plan) (*Report, error) {
 		return s.report, &NotJudgedError{err.Error()}
 	}
 	s.report.Planned = 1
-	s.count(ref, p, out, nil)
 	symptoms := Judge(ref, out)
+	s.count(ref, p, out, symptoms, nil)
 	if len(p.Faults) == 0 {
 		symptoms = append(symptoms, ref.flaws.Symptoms...)
 	}

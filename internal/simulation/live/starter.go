@@ -3,11 +3,13 @@ package live
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -55,12 +57,27 @@ func (s *starter) start(ctx, own context.Context, of *schedule.Process) error {
 		}
 		_, err = s.process(own, of, again)
 	}
-	if ctx.Err() == nil { // as if the lease had expired, so that the next process need not wait for that
-		for _, lease := range of.Leases() {
-			_ = s.clients.CoordinationV1().Leases(lease.Namespace).Delete(ctx, lease.Name, metav1.DeleteOptions{})
-		}
+	if ctx.Err() == nil {
+		s.free(ctx, of.Locks())
 	}
 	return err
+}
+
+// free makes locks look as if they had expired, so that the next process need not wait for that.
+func (s *starter) free(ctx context.Context, locks []schedule.Lock) {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, schedule.LeaderAnnotation,
+		`{"holderIdentity":"","leaseDurationSeconds":1,"leaderTransitions":0}`)
+	for _, l := range locks {
+		in, name := l.Name.Namespace, l.Name.Name
+		switch l.Resource.Resource {
+		case "configmaps":
+			_, _ = s.clients.CoreV1().ConfigMaps(in).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		case "endpoints":
+			_, _ = s.clients.CoreV1().Endpoints(in).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		default:
+			_ = s.clients.CoordinationV1().Leases(in).Delete(ctx, name, metav1.DeleteOptions{})
+		}
+	}
 }
 
 // process runs a process, with an account as in a Pod, and reports whether it has sent a request to the API server. The

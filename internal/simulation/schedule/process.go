@@ -7,8 +7,18 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// A Lock is an object for leader election: a Lease, or a ConfigMap or Endpoints with annotation LeaderAnnotation.
+type Lock struct {
+	Resource schema.GroupResource
+	Name     types.NamespacedName
+}
+
+// LeaderAnnotation holds who leads, if the lock is no Lease.
+const LeaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
 
 // Process is one process of the subject. It is safe for concurrent use.
 type Process struct {
@@ -23,7 +33,7 @@ type Process struct {
 	freeze func(time.Duration) // suspends the program, if that is not this one
 	locked time.Time           // until then, it cannot write to a lock
 	spared bool                // it has been suspended or deposed, so that it may end by itself
-	leases []types.NamespacedName
+	locks  []Lock
 	// expired counts the watches that have expired and have not been opened again, by resource and group.
 	expired map[string]int
 }
@@ -35,18 +45,18 @@ func (p *Process) OnSuspend(freeze func(time.Duration)) {
 	p.freeze = freeze
 }
 
-// Leases returns the leases to which the process has written.
-func (p *Process) Leases() []types.NamespacedName {
+// Locks returns the locks to which the process has written.
+func (p *Process) Locks() []Lock {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.leases)
+	return slices.Clone(p.locks)
 }
 
-func (p *Process) writesLease(name types.NamespacedName) {
+func (p *Process) writesLock(l Lock) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !slices.Contains(p.leases, name) {
-		p.leases = append(p.leases, name)
+	if !slices.Contains(p.locks, l) {
+		p.locks = append(p.locks, l)
 	}
 }
 

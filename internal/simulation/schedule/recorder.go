@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -320,7 +321,22 @@ func isLock(res schema.GroupResource, o *unstructured.Unstructured) bool {
 	case "leases.coordination.k8s.io":
 		return true
 	case "configmaps", "endpoints":
-		return o.GetAnnotations()["control-plane.alpha.kubernetes.io/leader"] != ""
+		return o.GetAnnotations()[LeaderAnnotation] != ""
+	}
+	return false
+}
+
+// locks reports whether a write is to a lock of leader election.
+func (r *recorder) locks(q request, body []byte) bool {
+	switch q.resource.String() {
+	case "leases.coordination.k8s.io":
+		return true
+	case "configmaps", "endpoints":
+		if bytes.Contains(body, []byte(LeaderAnnotation)) { // as JSON, protobuf or CBOR
+			return true
+		}
+		o := r.object(objectKey{q.resource, q.namespace, q.nameIn(body)})
+		return o != nil && isLock(q.resource, o)
 	}
 	return false
 }

@@ -69,10 +69,15 @@ func (t *transport) roundTrip(r *http.Request) (*http.Response, error) {
 		return t.inner.RoundTrip(r)
 	case !q.isWrite():
 		return t.read(r, q)
-	case t.process == nil || q.resource.String() == "leases.coordination.k8s.io" || isEvent(q.resource):
-		return t.plain(r, q)
 	}
-	return t.write(r, q)
+	body, err := content(r)
+	if err != nil {
+		return nil, err
+	}
+	if t.process == nil || t.rec.locks(q, body) || isEvent(q.resource) {
+		return t.plain(r, q, body)
+	}
+	return t.deliver(r, t.process, q, q.nameIn(body), body, func() { t.touch(q) }, t.store(q))
 }
 
 // read never waits. It makes a watch of the subject late if a fault demands it.
@@ -134,22 +139,14 @@ func resumes(r *http.Request) bool {
 
 // plain sends a write without faults: of the workload, of the cluster, or of a lock or an event of the subject. The
 // trace has those of the first two. A process that is suspended cannot renew its lock.
-func (t *transport) plain(r *http.Request, q request) (*http.Response, error) {
+func (t *transport) plain(r *http.Request, q request, body []byte) (*http.Response, error) {
 	if t.process == nil {
-		body, err := content(r)
-		if err != nil {
-			return nil, err
-		}
 		m := engine.Moment{Verb: q.verb, Object: t.rec.ref(q, q.nameIn(body)), Subresource: q.subresource}
 		return t.send(r, t.actor, m, nil, t.store(q))
 	}
 	if !isEvent(q.resource) {
 		t.rec.lock()
-		body, err := content(r)
-		if err != nil {
-			return nil, err
-		}
-		t.process.writesLease(types.NamespacedName{Namespace: q.namespace, Name: q.nameIn(body)})
+		t.process.writesLock(Lock{q.resource, types.NamespacedName{Namespace: q.namespace, Name: q.nameIn(body)}})
 	}
 	if err := t.process.resumed(r.Context().Done()); err != nil {
 		return nil, err
@@ -163,15 +160,6 @@ func (t *transport) plain(r *http.Request, q request) (*http.Response, error) {
 		return nil, errKilled
 	}
 	return resp, err
-}
-
-// write sends a write of the subject, with the faults of its moment.
-func (t *transport) write(r *http.Request, q request) (*http.Response, error) {
-	body, err := content(r)
-	if err != nil {
-		return nil, err
-	}
-	return t.deliver(r, t.process, q, q.nameIn(body), body, func() { t.touch(q) }, t.store(q))
 }
 
 // store returns the function that sends a write. It returns when the change has been recorded.

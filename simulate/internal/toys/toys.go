@@ -389,29 +389,42 @@ func doubledCall(fixed bool) simulate.Subject {
 }
 
 // twoLeaders creates a ConfigMap with a generated name if the server has none. Only a leader does so, so that there is
-// one ConfigMap if no write of an earlier leader is under way. Its twin has a fixed name.
-func twoLeaders(fixed bool) simulate.Subject { return elected(fixed, true) }
+// one ConfigMap if no write of an earlier leader is under way. Its twin has a fixed name. Its lock is a ConfigMap.
+func twoLeaders(fixed bool) simulate.Subject {
+	lock := func(c kubernetes.Interface, identity string) resourcelock.Interface {
+		return &configMapLock{client: c.CoreV1().ConfigMaps("default"), name: "toy", identity: identity}
+	}
+	return elected(lock, fixed, true)
+}
 
-// worksOn works on when it has lost its lock, beside the next leader. Its twin ends.
-func worksOn(fixed bool) simulate.Subject { return elected(false, fixed) }
+// worksOn works on when it has lost its lock, beside the next leader. Its twin ends. Its lock is a Lease.
+func worksOn(fixed bool) simulate.Subject {
+	lock := func(c kubernetes.Interface, identity string) resourcelock.Interface {
+		return &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "toy"}, Client: c.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+		}
+	}
+	return elected(lock, false, fixed)
+}
 
 // elected is a subject with leader election. The names of its ConfigMaps are fixed or generated, and it may end when it
 // has lost its lock.
-func elected(fixed, ends bool) simulate.Subject {
+func elected(
+	lock func(c kubernetes.Interface, identity string) resourcelock.Interface, fixed, ends bool,
+) simulate.Subject {
 	return Subject(func(ctx context.Context, cfg *rest.Config) error {
 		client, err := kubernetes.NewForConfig(cfg)
 		if err != nil {
 			return err
 		}
-		lock := &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "toy"}, Client: client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprint(time.Now().UnixNano(), "-", &ctx)},
-		}
+		identity := fmt.Sprint(time.Now().UnixNano(), "-", &ctx)
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		ended := make(chan error, 1)
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+			Lock:          lock(client, identity),
+			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(leading context.Context) {
 					if !ends {
